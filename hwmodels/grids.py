@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.cache import read_shipped
 from core.errors import named
-from core.loading import Strict, build, read_mapping
+from core.loading import Strict, build
 
 FILE = Path(__file__).with_name("grids.yaml")
 JOULES_PER_KWH = 3.6e6
@@ -44,4 +45,4 @@ class Grids(Strict):
 @cache
 def grids() -> Grids:
     """The table that ships."""
-    return build(Grids, read_mapping(FILE), str(FILE))
+    return build(Grids, read_shipped(FILE), str(FILE))

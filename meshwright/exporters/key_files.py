@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import Field
 
-from core.loading import Strict, build, read_mapping
+from core.cache import read_shipped
+from core.loading import Strict, build
 from meshwright.exporters.base import Export, ExportQuestion, array, commented, flags, header
 from meshwright.exporters.table import Facts, Options
 
@@ -122,4 +123,4 @@ def _value(value: Any, facts: Facts) -> Any:
 def key_file(target: str) -> KeyFile:
     """The keys of a target."""
     path = Path(__file__).parent / f"{target}.yaml"
-    return build(KeyFile, read_mapping(path), str(path))
+    return build(KeyFile, read_shipped(path), str(path))

@@ -16,8 +16,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from core.cache import read_shipped
 from core.errors import InputError, shown
-from core.loading import Strict, build, read_mapping
+from core.loading import Strict, build
 
 TYPING = 0.93
 """Likeness of an unknown option to a known one from which it is a typing error."""
@@ -239,7 +240,7 @@ def _words(value: Any) -> str:
 def table(file: str) -> LauncherTable:
     """The table in a file of this folder."""
     path = Path(__file__).parent / file
-    return build(LauncherTable, read_mapping(path), str(path))
+    return build(LauncherTable, read_shipped(path), str(path))
 
 
 def integer(facts: Facts, field: str, where: str) -> int | None:

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core.cache import read_shipped
 from core.errors import UnknownNameError
-from core.loading import Strict, build, read_mapping
+from core.loading import Strict, build
 from simulator.serving.engines import Figure
 
 FILE = Path(__file__).with_name("uses.yaml")
@@ -31,7 +32,7 @@ class Use(Strict):
 @cache
 def uses() -> Mapping[str, Use]:
     """Uses by name."""
-    return {name: build(Use, values, f"{FILE.name}: {name}") for name, values in read_mapping(FILE).items()}
+    return {name: build(Use, values, f"{FILE.name}: {name}") for name, values in read_shipped(FILE).items()}
 
 
 def with_use(values: Mapping[str, Any]) -> dict[str, Any]:

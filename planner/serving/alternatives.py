@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from planner.serving.preferred import Measured, preferred
 from planner.serving.roles import Phase
 from planner.serving.scores import Scores
@@ -107,7 +108,7 @@ def _first(table: Scores, order: Ints, levers: Ints, measured: Measured | None) 
 
 def _paths(table: Scores, order: Ints, levers: Ints, own_levers: int) -> Iterator[int]:
     """Sets of levers below ``own_levers``: what levers leave, one gone after another; then the rest."""
-    present = [int(bits) for bits in np.unique(levers) if bits != own_levers and not int(bits) & ~own_levers]
+    present = [int(bits) for bits in distinct(levers) if bits != own_levers and not int(bits) & ~own_levers]
     place = {bits: int(np.argmax(levers == bits)) for bits in present}
     path, left = [], own_levers
     while below := [bits for bits in present if bits != left and not bits & ~left]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase
 from planner.serving.score import CLOSE, MIXED, ROLES, ReplicaCases, ttft_quantile
@@ -87,7 +88,7 @@ def _best_limits(question: ServingQuestion, shape: ReplicaShape, counts: Ints) -
     Of equal ones the engine's own, which are the largest; where all miss, those that miss least.
     """
     limits = ReplicaCases.of(question, [shape])
-    series = np.unique(np.geomspace(1, len(counts), len(counts).bit_length() + 1).round())
+    series = distinct(np.geomspace(1, len(counts), len(counts).bit_length() + 1).round())
     figures = ClosedFigures(
         limits[np.tile(np.arange(len(limits)), len(series))], np.repeat(series, len(limits))
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from simulator.models import Model
 from simulator.serving.question.speculation import TEXT, Speculation, published_for
 from simulator.serving.steps.costs import engine_of
@@ -100,7 +101,7 @@ class DraftedSteps:
         kind = self._kind[shape]
         if apart is not None:
             kind = kind + len(self._kinds) * apart
-        present = np.unique(kind)
+        present = distinct(kind)
         if len(present) <= 1:
             return call(slice(None), self._cases(int(present[0]) if len(present) else 0, shape))
         parts = [(np.flatnonzero(kind == number), int(number)) for number in present]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from core.arrays import distinct
 from planner.pareto import Axis, Front, Fronts
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
@@ -39,7 +40,7 @@ def serving_fronts(
     if not kept_shapes:
         raise nothing_fits(question, removed)
     octaves = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
-    clients = np.unique(np.round(2.0 ** (octaves / STEPS_AN_OCTAVE)))
+    clients = distinct(np.round(2.0 ** (octaves / STEPS_AN_OCTAVE)))
     limits = [_own_limits(question, shape) for shape in kept_shapes]
     which = np.repeat(np.arange(len(kept_shapes)), len(clients))
     room = np.array([shape.kv_tokens for shape in kept_shapes], float)[which]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.score import (
@@ -37,7 +38,7 @@ NEVER = 1e9
 
 def _series(largest: int) -> Ints:
     """Small counts and a geometric series up to the most."""
-    return np.unique(np.geomspace(1, largest, largest.bit_length() + 1).round().astype(np.int64))
+    return distinct(np.geomspace(1, largest, largest.bit_length() + 1).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import NEVER, Phase, phases
@@ -207,7 +208,7 @@ def _thinned(counts: Ints) -> Ints:
     if len(counts) <= MOST_COUNTS:
         return counts
     series = np.geomspace(1, len(counts), MOST_COUNTS).round().astype(np.int64) - 1
-    return counts[np.union1d(np.arange(MOST_COUNTS // 4), series)]
+    return counts[distinct(np.concatenate([np.arange(MOST_COUNTS // 4), series]))]
 
 
 def _together(question: ServingQuestion, index: int, phase: Phase) -> tuple[np.ndarray, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.arrays import distinct
 from planner.pareto import Axis, Front, Fronts
 from planner.training.confidence import confidence
 from planner.training.scored_plans import ScoredPlans
@@ -30,7 +31,7 @@ def training_fronts(setting: Setting, all_plans: ScoredPlans) -> Fronts:
     energy = Axis("kWh per million tokens", "kwh_per_million_tokens", kwh)
     training, cluster = setting.training, setting.cluster
     fronts = [Front(step, memory), Front(step, energy)]
-    on = np.unique(np.concatenate([front.points for front in fronts]))
+    on = distinct(np.concatenate([front.points for front in fronts]))
     best = plans.take(on)
     widths = confidence(setting, best, predict(setting, best)).half_width
     bands = dict(zip(on.tolist(), widths.tolist(), strict=True))

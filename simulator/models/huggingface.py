@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core.cache import read_shipped
 from core.errors import InputError, UnknownNameError, shown, suggestion
 from core.loading import build, exists, read_mapping
 from simulator.models.checkpoints import (
@@ -143,7 +144,7 @@ def _name(path: Path) -> str:
 
 @cache
 def _tables() -> dict[str, Any]:
-    tables = read_mapping(Path(__file__).with_suffix(".yaml"))
+    tables = read_shipped(Path(__file__).with_suffix(".yaml"))
     types = tables["model_types"]
     return tables | {"model_types": types | {old: types[new] for old, new in tables["aliases"].items()}}
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from core.arrays import distinct
 from core.cache import read_shipped
 from core.errors import InputError
 from core.loading import Strict, build
@@ -188,7 +189,7 @@ class ServerLoads:
             InputError: a latency that the load's answers cannot have.
         """
         latencies = np.ones(len(self.rows))
-        for index in np.unique(self.owner[rows]):
+        for index in distinct(self.owner[rows]):
             result = serve(self.loads[index].setting(site, self.tables))
             for row in np.flatnonzero((self.owner == index) & rows):
                 kind = self.rows[row][1]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from core.arrays import distinct
 from core.cache import Files, read_folder
 from core.errors import shown
 from core.loading import Strict
@@ -305,7 +306,7 @@ class Engine(Strict):
             stated: all sizes, in place of the engine's.
         """
         if stated:
-            return np.unique(np.array(stated, dtype=np.int64))
+            return distinct(np.array(stated, dtype=np.int64))
         sizes: set[int] = set()
         for part in self.graph_sizes.value.split():
             if not re.fullmatch(r"\d{1,6}(:\d{1,6}:[1-9]\d{0,5})?", part):

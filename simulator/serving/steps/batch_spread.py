@@ -13,6 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
+
 Array = NDArray[np.float64]
 
 POINTS = 16
@@ -56,7 +58,7 @@ def _batches(count: int, shared: int) -> tuple[Array, Array]:
     here a gamma distribution of the same mean and variance, by the cube-root transform of Wilson and Hilferty
     (1931).
     """
-    means = np.unique(
+    means = distinct(
         np.append(np.minimum(np.arange(1, EVERY + 1), count), np.arange(EVERY, count + 1, STRIDE))
     )
     means = np.append(means[means < count], count).astype(np.float64)

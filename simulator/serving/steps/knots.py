@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
+
 Array = NDArray[np.float64]
 
 KNOTS_AN_OCTAVE = 8
@@ -20,13 +22,13 @@ def geometric(first: int, last: int) -> Array:
     """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` per octave."""
     octaves = np.log2(max(last / first, 1.0))
     steps = np.arange(int(np.ceil(octaves * KNOTS_AN_OCTAVE)) + 1)
-    return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
+    return distinct(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
 
 
 def tile_knots(last: int) -> Array:
     """Few tokens, and from 64 on the last row of each tile and the first of the next."""
     tiles = np.arange(TILE, last + TILE, TILE)
-    knots = np.unique(np.concatenate([geometric(1, TILE), tiles, tiles + 1]))
+    knots = distinct(np.concatenate([geometric(1, TILE), tiles, tiles + 1]))
     return np.append(knots[knots < last], last).astype(np.float64)
 
 
@@ -60,7 +62,7 @@ def stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, Ar
 
 def at_every(function: Callable[[Array], Array], last: int) -> Array:
     """Values of a function with steps at 0 (as 0) to ``last``."""
-    knots = np.unique(np.concatenate([np.arange(1.0, min(last, 512) + 1), tile_knots(last)]))
+    knots = distinct(np.concatenate([np.arange(1.0, min(last, 512) + 1), tile_knots(last)]))
     values = np.interp(np.arange(last + 1), *stepped(function, knots))
     values[0] = 0.0
     return values

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from simulator.serving.steps.joined import Grid, knots_below
 from simulator.serving.steps.knots import TILE, at_every, geometric, stepped, tile_knots
 from simulator.serving.steps.memory import window_of
@@ -125,7 +126,7 @@ class IterationTable:
 
     def _price_rank(self) -> None:
         self.inside_s = at_every(self.price.inside_stages, self.max_tokens)
-        rows = np.unique(np.concatenate([np.arange(1, 65), geometric(64, 2 * self.max_sequences + 64)]))
+        rows = distinct(np.concatenate([np.arange(1, 65), geometric(64, 2 * self.max_sequences + 64)]))
         most_rows = int(rows[-1])
         self.head_s = np.interp(np.arange(most_rows + 1), rows, self.price.head(rows))
         self.head_s[0] = 0.0
@@ -139,7 +140,7 @@ class IterationTable:
 
     def _price_attention(self) -> None:
         few, many = np.arange(1, min(self.max_sequences, 256) + 1), np.arange(256, self.max_sequences, 4)
-        counts = np.unique(np.concatenate([few, many]))
+        counts = distinct(np.concatenate([few, many]))
         counts = np.append(counts[counts < self.max_sequences], self.max_sequences).astype(np.float64)
         if len(counts) < 2:
             counts = np.array([1.0, 2.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import distinct
 from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
 from simulator.training.step_graph.streams import COMMUNICATION
@@ -21,7 +22,7 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     tasks = timeline.tasks(rank)
     parts = _by_part(timeline, tasks)
     busy = {BUBBLE: tasks, **_communication(timeline, rank)}
-    edges = np.unique(
+    edges = distinct(
         np.concatenate([[0.0, timeline.seconds], *(_ends(timeline, of_part) for of_part in busy.values())])
     )
     middles, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
