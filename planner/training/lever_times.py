@@ -60,7 +60,7 @@ class Table:
         def timed(variant: Combination) -> np.ndarray:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
             seconds = prices.seconds(variant)[..., origin]
-            return seconds + share * prices.gained(variant)[..., origin] if variant.overlaps else seconds
+            return seconds + share * prices.unpaired(variant)[..., origin] if variant.overlaps else seconds
 
         seconds_of: dict[Combination, np.ndarray] = {
             variant: timed(variant) for variant in space.combinations
@@ -118,7 +118,7 @@ class LayerPrices:
         self._layers: dict[Acting, list[Layer]] = {}
         """Passes of these where no exchange with experts overlaps."""
         self._seconds: dict[Combination, np.ndarray] = {}
-        self._gained: dict[Combination, np.ndarray] = {}
+        self._unpaired: dict[Combination, np.ndarray] = {}
         self._repeats: dict[Acting, tuple[np.ndarray, np.ndarray]] = {}
         """Shapes that ``modules`` was asked for, and its results, shape (shapes, sets, kinds); memory of the
         other shapes is never touched."""
@@ -140,17 +140,17 @@ class LayerPrices:
             self._time(variant)
         return self._seconds[variant]
 
-    def gained(self, variant: Combination) -> np.ndarray:
+    def unpaired(self, variant: Combination) -> np.ndarray:
         """Seconds that passes without a partner add to them, shape (kinds, 3, shapes)."""
-        if variant not in self._gained:
+        if variant not in self._unpaired:
             self._time(variant)
-        return self._gained[variant]
+        return self._unpaired[variant]
 
     def _time(self, variant: Combination) -> None:
         passes = self._passes(variant)
         self._seconds[variant] = np.array([_seconds(layer) for layer in passes])
         if variant.overlaps:
-            self._gained[variant] = np.array([_gained(layer) for layer in passes])
+            self._unpaired[variant] = np.array([_unpaired(layer) for layer in passes])
 
     def _passes(self, variant: Combination) -> list[Layer]:
         """Passes of a layer of each kind, all of them beside a partner where the exchange overlaps."""
@@ -304,11 +304,10 @@ def _seconds(layer: Layer) -> np.ndarray:
     return np.array([layer.forward.seconds, backward, layer.recompute.seconds])
 
 
-def _gained(layer: Layer) -> np.ndarray:
+def _unpaired(layer: Layer) -> np.ndarray:
     """Seconds that a pass without a partner adds to those of ``_seconds``, shape (3, shapes)."""
-    passes = layer.forward, layer.backward_input, layer.recompute
-    none = np.zeros_like(layer.forward.seconds)
-    return np.array([costs.expert.gained + none for costs in passes])
+    backward = layer.backward_input.unpaired + layer.backward_weight.unpaired
+    return np.array([layer.forward.unpaired, backward, np.zeros_like(backward)])
 
 
 def _repeated_modules(

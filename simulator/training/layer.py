@@ -153,7 +153,7 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
     combined = overlaps & (ahead.expert.total > 0)
     waits = np.where(combined, waits_together(forward.lag, backward.lag, layer.backward_weight.lag), 1.0)
     forward, backward, weight = (
-        replace(costs, waits=waits) for costs in (forward, backward, layer.backward_weight)
+        replace(costs, waits=waits, alone=alone) for costs in (forward, backward, layer.backward_weight)
     )
     return replace(layer, forward=forward, backward_input=backward, backward_weight=weight)
 

@@ -20,8 +20,9 @@ class PassCosts:
     ``after_read`` are those of the kernels that the host launches after it has read how many tokens each
     expert has, where it does; ``reads`` says for which plans. ``blocked``: for which plans the host launches
     nothing while tokens are exchanged with experts. ``waits``: share of its waits for the host that a pass
-    has beside those it is combined with, shape (plans,). ``unproven``: seconds of waiting that a gain which
-    no run near measured is expected to leave (``simulator.training.expected``), shape (plans,).
+    has beside those it is combined with, shape (plans,). ``alone``: share of the passes that have no such
+    partner, shape (plans,). ``unproven``: seconds of waiting that a gain which no run near measured is
+    expected to leave (``simulator.training.expected``), shape (plans,).
     """
 
     work: KernelTimes
@@ -33,6 +34,7 @@ class PassCosts:
     reads: np.ndarray | bool = False
     blocked: np.ndarray | bool = False
     waits: np.ndarray | float = 1.0
+    alone: np.ndarray | float = 0.0
     unproven: np.ndarray | float = 0.0
 
     @cached_property
@@ -57,7 +59,8 @@ class PassCosts:
         host, device = self._host(self.work), self.device * setting.pace
         if not setting.launches_ahead:
             return device + host + self.unproven
-        free = device + self.waits * np.maximum(self.lag, 0.0) + self.unproven
+        together, apart = self._waiting
+        free = device + together + self.alone * (apart - together) + self.unproven
         if not np.any(self.reads):
             return free
         beside = self.tensor.exposed + self.context.exposed
@@ -69,8 +72,25 @@ class PassCosts:
         return np.where(self.reads, np.maximum(device + late, host - hidden) + self.unproven, free)
 
     @cached_property
+    def unpaired(self) -> np.ndarray:
+        """Seconds that a pass without a partner takes beyond one that has it, shape (plans,)."""
+        together, apart = self._waiting if self.setting.launches_ahead else (0.0, 0.0)
+        return np.zeros(np.shape(self.device)) + (self.expert.gained + apart - together)
+
+    @property
+    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds of waiting for the host, of a pass with a partner and of one without.
+
+        The host launches while a pass alone exchanges, which takes it longer than beside kernels.
+        """
+        return self.waits * np.maximum(self.lag, 0.0), np.maximum(self.lag - self.expert.gained, 0.0)
+
+    @cached_property
     def lag(self) -> np.ndarray:
-        """Seconds by which launching the kernels takes longer than they and what is exposed beside them."""
+        """Seconds by which launching the kernels takes longer than they and what is exposed beside them.
+
+        Beside a partner, where there is one.
+        """
         return self._host(self.work) - self.needed
 
     @property
@@ -86,7 +106,7 @@ class PassCosts:
         A blocked host launches nothing while an exchange runs, beside kernels or not: its launches and all
         exchanges follow each other. Kernels beside an exchange shorten no pass that waits for the host.
         """
-        return np.where(self.blocked, self.expert.exposed - self.expert.total, self.expert.paired)
+        return np.where(self.blocked, -self.expert.gained, self.expert.paired)
 
     def _host(self, work: KernelTimes) -> np.ndarray | float:
         setting = self.setting

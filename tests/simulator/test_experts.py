@@ -679,8 +679,8 @@ def test_an_exchange_that_blocks_the_host_adds_to_its_launches_beside_kernels_to
     back = layer(setting, Plans.of(Plan(data=16, expert=16, overlap_expert=True)), EXPERTS).backward_input
     host = back.work.launches * setting.host_seconds_per_kernel
     assert back.expert.hidden > 0
-    busy = back.device * setting.pace + back.exposed
-    assert busy + back.lag == pytest.approx(host + back.expert.total)
+    beside_partner = back.device * setting.pace + back.tensor.exposed + back.expert.paired
+    assert beside_partner + back.lag == pytest.approx(host + back.expert.total)
     free = replace(back, blocked=False)
     assert free.lag < back.lag
 
