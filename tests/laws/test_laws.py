@@ -63,6 +63,15 @@ def test_passes_without_a_partner_are_no_slower_on_faster_links():
     )
 
 
+def test_the_last_stage_of_several_kinds_of_layers_is_one_of_its_group():
+    """Gemma 2 alternates two kinds: the group of its last stage had no stage, and took 1.5 % longer."""
+    plan = {"micro_batch": 2, "zero": 1, "recompute": "none", "pipeline": 2}
+    plan |= {"rank_order": "tensor-context-data-pipeline"}
+    workload = {"seq_len": 1024, "global_batch": 64, "precision": "bf16"}
+    question = {"model": "gemma2-9b", "cluster": "aws-p5", "gpus": 32, "workload": workload, "plan": plan}
+    LAWS["groups-alike"].check(question)
+
+
 def broken_for(many: int) -> Law:
     """A law that no plan of so many and more GPUs keeps."""
 

@@ -78,7 +78,8 @@ class _Group:
     def classes(self) -> np.ndarray:
         """The class of each stage of the pipeline, shape (stages,)."""
         rows = np.arange(len(self.stages.index)) if self.stages.runs is None else self.stages.runs[:, 0]
-        return np.repeat(rows, self.stages.lengths[:, 0])
+        # Runs count the last class from the end.
+        return np.repeat(rows, self.stages.lengths[:, 0]) % len(self.stages.index)
 
     @cached_property
     def own_classes(self) -> list[int]:
