@@ -1,9 +1,9 @@
-"""No step of post-training takes longer with faster links, or with another node for its rollouts."""
+"""Faster links lengthen no step of post-training, another node for rollouts only the way of the weights."""
 
 from pathlib import Path
 
 from simulator.rl.scenario import make_rl
-from simulator.rl.step import predict_rl
+from simulator.rl.step import RlStep, predict_rl
 from tests.laws.answers import not_slower
 from tests.laws.questions import Question, post_training, spelled, strategy, with_key
 
@@ -16,20 +16,23 @@ LINKS = {
 }
 
 
-def seconds(question: Question) -> float:
-    """Of the step, by the closed form."""
-    return predict_rl(make_rl(question, "law", Path()), engine=False).timing.seconds
+def stepped(question: Question) -> RlStep:
+    """The step by the closed form."""
+    return predict_rl(make_rl(question, "law", Path()), engine=False)
 
 
 def check(question: Question) -> None:
     """Ask the step again on better machines."""
     base = spelled(question)
-    before = seconds(base)
+    before = stepped(base)
     for what, (path, factor) in LINKS.items():
-        not_slower(seconds(with_key(base, path, lambda rate, by=factor: by * rate)), before, what)
+        faster = stepped(with_key(base, path, lambda rate, by=factor: by * rate))
+        not_slower(faster.timing.seconds, before.timing.seconds, what)
     split = question["schedule"].get("split")
     if split:
         wider = {"train": split["train"], "generate": split["generate"] + NODE}
         schedule = {**question["schedule"], "split": wider}
         more = {**base, "gpus": question["gpus"] + NODE, "schedule": schedule}
-        not_slower(seconds(more), before, "a node more for rollouts")
+        larger = stepped(more)
+        way = max(larger.phases.weights - before.phases.weights, 0.0)
+        not_slower(larger.timing.seconds - way, before.timing.seconds, "a node more for rollouts")
