@@ -33,6 +33,7 @@ def test_a_plan_whose_devices_share_the_weights_is_saved_as_it_was_searched(run,
     assert asked(run, "simulate", str(path))["layout"] == best
 
 
+@pytest.mark.slow
 def test_plans_are_ranked_by_devices_and_named(run, tmp_path):
     report = asked(run, *PLAN)
     devices = [plan["gpus"] for plan in report["plans"]]
@@ -67,6 +68,7 @@ def test_a_scenario_of_another_kind_names_both(refused, tmp_path):
     assert "'deployment' of serving" in refused("simulate", str(path))
 
 
+@pytest.mark.slow
 def test_a_target_that_no_plan_meets_names_the_nearest(refused):
     told = refused(*PLAN[:-1], "0.01", code=1)
     assert "no plan reaches 90.0 % within 10.0 ms; nearest: " in told

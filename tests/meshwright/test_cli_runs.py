@@ -20,6 +20,7 @@ run:
 STEP = ENDLESS.partition("run:")[0]
 
 
+@pytest.mark.slow
 def test_a_run_that_never_finishes_costs_no_number(run, tmp_path):
     path = tmp_path / "endless.yaml"
     path.write_text(ENDLESS, encoding="utf-8")

@@ -9,6 +9,7 @@ import pytest
 import meshwright as mw
 
 
+@pytest.mark.slow
 def test_the_ranked_plan_beats_the_written_one_and_runs_when_saved(run, tmp_path):
     saved = tmp_path / "first.yaml"
     asked = run("plan", "train", "mixed-llama3-70b", "--top", "2", "--save", str(saved), "--json")
@@ -19,6 +20,7 @@ def test_the_ranked_plan_beats_the_written_one_and_runs_when_saved(run, tmp_path
     assert sum(group["devices"] for group in plans[0]["groups"]) <= 64
 
 
+@pytest.mark.slow
 def test_a_fixed_field_holds_in_every_plan(run):
     asked = run("plan", "train", "mixed-llama3-70b", "--fix", "tensor=4", "--fix", "recompute=full", "--json")
     plans = json.loads(asked.out)["plans"]
@@ -40,6 +42,7 @@ def test_what_a_ranking_of_groups_does_not_read_is_refused(run, flags, message):
     assert message in asked.err
 
 
+@pytest.mark.slow
 def test_rankings_and_steps_of_groups_have_pages(run, tmp_path):
     for question in (("plan", "train", "mixed-llama3-70b"), ("simulate", "groups-gpt-7.5b")):
         page = tmp_path / f"{question[0]}.html"

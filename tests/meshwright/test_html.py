@@ -230,6 +230,7 @@ def test_a_full_disk_leaves_no_half_a_file(scenario, tmp_path, option, name):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_sizes_have_a_page_of_cost_against_time(run, tmp_path):
     page = tmp_path / "sizes.html"
     asked = (

@@ -103,6 +103,7 @@ def test_whatif_varies_a_step_on_groups():
     assert "half" in repr(compared)
 
 
+@pytest.mark.slow
 def test_plan_of_serving_is_a_deployment():
     asked = {
         **SERVE,

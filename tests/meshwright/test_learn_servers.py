@@ -104,6 +104,7 @@ def test_a_site_of_a_server_changes_answers_that_name_it(run, results, tmp_path)
     assert str(path) in json.dumps(changed)
 
 
+@pytest.mark.slow
 def test_sites_of_others_are_refused(refused, results, tmp_path):
     site = tmp_path / "site.yaml"
     mw.learn(results(bench(1))).save(site)
@@ -120,6 +121,7 @@ def test_sites_of_others_are_refused(refused, results, tmp_path):
     assert "another version" in refused("simulate", str(plan), "--site", str(site))
 
 
+@pytest.mark.slow
 def test_bad_results_are_refused(refused, results):
     assert "there is none" in refused("learn", str(results(bench(1), server=None)))
     assert "is no result of" in refused("learn", str(results({"a": 1})))

@@ -234,6 +234,7 @@ def test_servers_without_lengths_are_asked_for_chat(run):
     assert ran.code == 0 and "requests of --use chat" in ran.err and "1,165 in, 212 out" in ran.out
 
 
+@pytest.mark.slow
 def test_scenarios_are_listed_by_title_and_those_of_papers_apart(run):
     listed, papers = run("show", "scenarios").out, run("show", "scenarios", "papers").out
     assert len(listed.splitlines()) < 50 and "GRPO of Qwen3 30B-A3B" in listed and "post-training" in listed

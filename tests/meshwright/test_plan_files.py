@@ -112,6 +112,7 @@ def test_ranks_and_files_that_are_not_there_are_named(run, refused, tmp_path):
     assert "--csv" in refused("plan", *QUESTION[:4], "--gpus", "8..16", "--global-batch", "64", "--csv", path)
 
 
+@pytest.mark.slow
 def test_a_deployment_is_saved_too(run, tmp_path):
     path = str(tmp_path / "serve.yaml")
     ran = run(

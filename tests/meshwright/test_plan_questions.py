@@ -158,6 +158,7 @@ def test_adapters_have_a_flag():
     assert frozen.result.step.time[0] < all_trained.result.step.time[0]
 
 
+@pytest.mark.slow
 def test_post_training_asked_by_flags_is_the_scenario_that_it_saves(run, tmp_path):
     asked = ("--model", "qwen3-1.7b", "--cluster", "dgx-h100", "--gpus", "8", "--osl", "500", "--top", "1")
     saved, page = tmp_path / "rl.yaml", tmp_path / "rl.html"

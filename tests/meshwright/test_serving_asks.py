@@ -24,6 +24,7 @@ def test_a_use_is_enough(run, use):
     assert asked["tpot"] == (own.tpot.value if own.tpot else None)
 
 
+@pytest.mark.slow
 def test_more_agents_than_any_deployment_carries_exit_with_1(run):
     lengths = ["--isl", "4000", "--prefix", "3400", "--tpot", "0.008", "--concurrency", "4000"]
     short = run(*[word for word in PLACE if word != "--json"], "--use", "agents", *lengths)
@@ -116,6 +117,7 @@ def test_a_target_below_a_lone_requests_latency_is_told_the_floor(run):
     assert "TPOT" in wrong.err.partition("a lone request takes")[2]
 
 
+@pytest.mark.slow
 def test_an_answer_with_pipeline_stages_says_that_no_measured_server_has_them(run):
     place = ["plan", "serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "2", *LENGTHS]
     staged, plain = (run(*place, "--fix", f"pipeline={stages}").out for stages in (2, 1))

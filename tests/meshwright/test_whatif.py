@@ -210,6 +210,7 @@ def test_the_table_shows_each_variation_and_markup_stays_text(run, ask):
     assert "1 run (1 with the same plan)" in ran.err
 
 
+@pytest.mark.slow
 def test_the_same_question_gives_the_same_bytes_on_several_cores(run, ask, monkeypatch):
     path = ask("  batch: {sweep: {workload.global_batch: [32, 64, 128], plan.tensor: [1, 2]}}\n")
     alone = run("whatif", path, "--json").out
@@ -257,6 +258,7 @@ def test_a_wrong_variation_names_file_and_key_before_anything_runs(refused, ask,
         assert word in message
 
 
+@pytest.mark.slow
 def test_a_long_sweep_is_refused_until_the_user_says_yes(refused, ask):
     values = list(range(1, 1001))
     path = ask(

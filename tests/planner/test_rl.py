@@ -33,6 +33,7 @@ def ranked(staleness: float) -> RlSearch:
     return search_rl(QUESTION, "test", Path(), staleness, 20)
 
 
+@pytest.mark.slow
 def test_on_policy_plans_share_all_devices():
     assert {plan.data["schedule"]["kind"] for plan in ranked(0).plans} == {"synchronous"}
 
@@ -61,6 +62,7 @@ def test_a_node_more_is_told_for_each_role():
     assert set(more) - {"fp8"} <= roles
 
 
+@pytest.mark.slow
 def test_the_api_ranks_and_refuses():
     ranking = mw.plan(QUESTION, staleness=0, top=2)
     assert [plan["rank"] for plan in ranking.to_dict()["plans"]] == [1, 2]

@@ -125,6 +125,7 @@ def test_one_odd_run_does_not_spoil_the_others(make_setting):
     assert abs(found.surprise[3]) > 2.5
 
 
+@pytest.mark.slow
 def test_measured_peaks_correct_the_memory(make_setting):
     setting, plans = make_setting(), Plans.of(PLAN)
     step = predict(setting, plans)

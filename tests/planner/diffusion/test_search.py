@@ -26,6 +26,7 @@ def search(model, rate, latency, gpus=8, **workload):
     return search_diffusion(setting, clusters.get("dgx-h100").resized(gpus), load, seed, top=5)
 
 
+@pytest.mark.slow
 def test_the_first_plan_carries_the_load_on_fewest_devices():
     found = search("pixart-sigma-xl", 1.0, 10.0)
     assert found.plans[0].devices == min(plan.devices for plan in found.plans)
@@ -33,6 +34,7 @@ def test_the_first_plan_carries_the_load_on_fewest_devices():
     assert all(plan.request.setting.layout.offload == "none" for plan in found.plans)
 
 
+@pytest.mark.slow
 def test_weights_beyond_a_device_come_from_the_host():
     found = search("flux.2-dev", 0.005, 600.0)
     assert found.plans

@@ -49,6 +49,7 @@ def found_of(name):
     return best(QUESTIONS[name])
 
 
+@pytest.mark.slow
 def test_a_slower_group_carries_less_and_never_slows_the_faster_one():
     first = found_of("dense").plans[0]
     shares = {group.share.group.name: group.share for group in first.step.groups}
@@ -82,6 +83,7 @@ def test_every_plan_uses_devices_that_the_groups_have():
         assert plan.fits
 
 
+@pytest.mark.slow
 def test_experts_are_spread_over_ranks_of_one_group():
     plans = found_of("experts").plans
     assert plans
@@ -134,6 +136,7 @@ def test_weights_are_as_equal_as_memory_allows():
     assert _weights(replicas, {"small": -0.1, "large": 3.0}) == {}
 
 
+@pytest.mark.slow
 def test_unequal_state_fits_what_equal_state_does_not():
     """14B on 8 cards of 24 GB beside 8 H100: equal shards overfill the cards."""
     data = question("dgx-h100", "rtx-4090-8", model="qwen3-14b")
@@ -143,6 +146,7 @@ def test_unequal_state_fits_what_equal_state_does_not():
     assert shares["one"] > 1 > shares["other"]
 
 
+@pytest.mark.slow
 def test_a_batch_that_no_group_can_share_names_one_that_all_can():
     asked = question(gpus=80)
     for group in asked["cluster"]["groups"]:

@@ -82,6 +82,7 @@ def test_the_scenario_has_the_agents(found):
     assert "agents at work" in str(found)
 
 
+@pytest.mark.slow
 def test_fewer_agents_need_fewer_replicas(found):
     row = found.agents.rows[0]
     few = mw.deploy(
@@ -97,6 +98,7 @@ def test_fewer_agents_need_fewer_replicas(found):
     assert few.agents.rows[0].agents == row.agents // 3
 
 
+@pytest.mark.slow
 def test_a_tighter_deadline_carries_fewer_agents(found):
     question, plan = found.agents.question, found.agents.rows[0].plan
     run = serve(make_serving(found.scenario(), "plan", Path()))
@@ -116,6 +118,7 @@ def test_a_tighter_deadline_carries_fewer_agents(found):
     assert _most(tight.agents.question, plan, 4)[0] <= found.agents.rows[0].agents
 
 
+@pytest.mark.slow
 def test_recorded_sessions_are_carried(tmp_path):
     plain = {"type": "s", "model": "m", "out": 64, "input_types": [], "output_types": [], "stop": ""}
     calls = [

@@ -90,6 +90,7 @@ def test_the_plan_runs_as_found(held):
     assert described["micro_batches"] == 3
 
 
+@pytest.mark.slow
 def test_a_measured_layout_goes_first_and_the_pool_is_shown():
     found = mw.deploy(**ASKED, refine=0, limit={"pipeline": 1})
     assert not mechanisms(found.best)
@@ -116,6 +117,7 @@ def test_pools_that_cannot_be_are_refused(change, says):
         mw.deploy(**ASKED | {"refine": 0} | change)
 
 
+@pytest.mark.slow
 def test_a_ratio_that_leaves_part_of_a_device_fits_nothing():
     with pytest.raises(InfeasibleError, match="whole devices"):
         mw.deploy(**ASKED, fix={"attention_ratio": "1:16"}, refine=0)

@@ -10,6 +10,7 @@ ASKED = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 32, "isl": 2048
 TARGETS = {"ttft": 1.0, "tpot": 0.05}
 
 
+@pytest.mark.slow
 def test_the_price_told_is_the_price_asked():
     """Fewer devices carry the rate in fp8: as many as the question gets where the layout is fixed."""
     question = serving_question(None, {**NONE, **ASKED, **TARGETS}, {}, {})
@@ -25,6 +26,7 @@ def test_the_price_told_is_the_price_asked():
         assert mixed[0].usd_per_million == pytest.approx(variant.plan.usd_per_million, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_narrower_kv_holds_more_of_repeated_prompts():
     """A layout's sequence limit, chosen for the checkpoint's KV, is no limit of a narrower one."""
     agents = {**ASKED, "gpus": 16, "isl": 16_000, "rate": 2.0, "prefix": "94%", "ttft": 2.0, "tpot": 0.05}

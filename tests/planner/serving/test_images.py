@@ -27,6 +27,7 @@ def test_images_are_tokens_of_the_prompt_and_time_of_its_steps():
     assert seeing.best.goodput < longer.best.goodput < text.best.goodput
 
 
+@pytest.mark.slow
 def test_more_images_carry_less():
     goodputs = [answer(images).best.goodput for images in ("1x640x480", "2x640x480", "8x640x480")]
     assert goodputs == sorted(goodputs, reverse=True)

@@ -328,6 +328,7 @@ def test_a_rate_that_nothing_carries_is_answered_with_what_carries_most():
     assert f"{found.plans[0].goodput:.3g} requests/s" in words
 
 
+@pytest.mark.slow
 def test_attention_ranks_that_share_a_budget_have_tables_of_their_own():
     question = serving_question(
         None,

@@ -365,6 +365,7 @@ LISTS = {
 """Rows of a short list, and plans that it is picked from."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "devices"), list(LISTS))
 def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices):
     """A search leaves out shapes by bounds: its list, and its one plan, are those of a whole search."""

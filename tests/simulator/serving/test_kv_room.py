@@ -68,6 +68,7 @@ def test_short_rooms_agree_with_the_event_engine(engine, lengths, room):
     assert abs(found.times[0]) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lengths", "tokens"), [((100, 300), 256), ((1000, 1000), 512)])
 def test_steps_of_as_many_tokens_as_sequences_agree_with_the_event_engine(lengths, tokens):
     """Beside as many decodes as slots a step has no token for prompts; a fiftieth of the rate was stable."""

@@ -161,6 +161,7 @@ def test_a_step_sums_to_its_parts_and_both_timings_agree():
     assert simulate(made.setting, planned(made)).period == pytest.approx(step.time[0], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_search_times_plans_as_predictions_do():
     made = scenario()
     found = search(made.setting, 64, Constraints.of({"expert": 8, "micro_batch": 1}), top=20)

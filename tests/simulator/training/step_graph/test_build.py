@@ -226,6 +226,7 @@ def test_ring_attention_between_nodes_is_slower_beside_reductions():
     assert spans[1] > 1.3 * spans[0]
 
 
+@pytest.mark.slow
 def test_schedules_without_closed_form_run_too():
     times = {}
     for schedule in ("1f1b", "zb-1p", "zb-2p"):
