@@ -64,9 +64,9 @@ def nearest_first(
     for seconds in usual.values() if families else ():
         fastest = np.argsort(seconds, kind="stable")[: FIRST // KINDS]
         first = np.concatenate([first, closest[fastest[np.isfinite(seconds[fastest])]]])
-    chosen = np.zeros(shapes.count, dtype=bool)
-    chosen[first] = True
-    first, rest = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+    nearby = np.zeros(shapes.count, dtype=bool)
+    nearby[first] = True
+    first, rest = np.flatnonzero(nearby), np.flatnonzero(~nearby)
     yield from chunks(enumeration.branched(shapes.take(first), depth))
     busiest = dict.fromkeys(bounds.space.recompute, bounds.busiest[rest])
     rest = rest[_below(bounds.plans.take(rest), busiest, bar, zeros)]

@@ -84,7 +84,7 @@ def _closed(cases: Cases) -> Steady:
         seen = np.minimum(1.0 + others * decode, slots)
         step = cases.decode(seen)
         if cases.interleaved:
-            steps = steps.beside_step(step)
+            steps = steps.beside_step(step, cases.decodes)
         arriving = others * cases.ranks
         met = meetings(cases, arriving, step, tpot, steps, met)
         met = beside_prompts_only(cases, arriving, steps, met)

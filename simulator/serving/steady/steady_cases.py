@@ -126,10 +126,14 @@ class Prefills:
             self.seconds(chunks) + np.maximum(longest - np.maximum(chunks / self.ranks, 1.0), 0.0) * further_s
         )
 
-    def beside_step(self, step: Array) -> Prefills:
-        """The same with a slightly different batch of clients, whose own step takes ``step``."""
+    def beside_step(self, step: Array, decodes: NDArray[np.bool_]) -> Prefills:
+        """The same with a slightly different batch of clients, whose own step takes ``step``.
+
+        Prompts of replicas that only prefill have no such batch beside them.
+        """
         shift = step - self.step
-        return replace(self, step=self.step + shift, one_chunk=self.one_chunk + shift)
+        beside = np.where(decodes, shift, 0.0)
+        return replace(self, step=self.step + shift, one_chunk=self.one_chunk + beside)
 
     @property
     def growing(self) -> Array:
