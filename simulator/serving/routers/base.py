@@ -5,16 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence as Many
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.loading import Strict
+from simulator.serving.routers.record import SentPrefixes
 from simulator.serving.workload.request import Request
-
-if TYPE_CHECKING:
-    from simulator.serving.routers.record import SentPrefixes
 
 Column = NDArray[Any]
 """A number of each replica, shape (replicas,)."""
@@ -92,7 +90,7 @@ class Targets:
 
     Args:
         members: replicas, in the order of the arrays.
-        record: what the router remembers, where it keeps a record.
+        record: what the router has sent to which replica; by default nothing.
     """
 
     fewest: ClassVar[int] = 16
@@ -100,7 +98,7 @@ class Targets:
 
     def __init__(self, members: Many[Target], record: SentPrefixes | None = None) -> None:
         self.members = members
-        self.record = record
+        self.record = SentPrefixes(1, 1) if record is None else record
         self.few = len(members) < self.fewest
 
     def __len__(self) -> int:
@@ -123,13 +121,11 @@ class Targets:
 
     def sent(self, request: Request) -> Column:
         """Leading tokens of a prompt that the router has sent to each replica before."""
-        assert self.record is not None
         return self.record.tokens(request, self._indices)
 
     @property
     def cold_order(self) -> Column:
         """Ranks of the replicas by their last prompt of which nothing had been sent before, the oldest 0."""
-        assert self.record is not None
         return self.record.cold_order(self._indices)
 
     @cached_property
