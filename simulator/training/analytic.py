@@ -23,7 +23,14 @@ from simulator.training.boundary import boundary_transfer, tied_embedding
 from simulator.training.combined import in_fixed_shares
 from simulator.training.components import Component, KnownStep, components, known_components
 from simulator.training.counts import micro_batches
-from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
+from simulator.training.data_parallel import (
+    InEachPass,
+    OnceAStep,
+    Passes,
+    exposed_once,
+    host_waits,
+    once_a_step,
+)
 from simulator.training.outer import outer_seconds, synchronised_apart
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
@@ -105,7 +112,8 @@ def predict(setting: Setting, plans: Plans) -> Step:
     pieces = components(plans, stages, counts.ops)
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces)
-    makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
+    transfer = boundary_transfer(setting, plans) * (plans.pipeline > 1)
+    makespan, transfer_exposed, transfers = _pipeline(plans, stages, passes, m, transfer)
     busy, slowest = _slowest(stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     parts, sent = breakdown(pieces, slowest, m)
@@ -113,7 +121,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     parts["launch"] = parts["launch"] + m * waits
     largest = fullest(stages.present, counts)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
-        setting, plans, stages.present, counts, passes.longest(stages.present)
+        setting, plans, stages.present, counts, passes.longest(stages.present), (makespan, transfer.seconds)
     )
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
@@ -187,11 +195,14 @@ def priced_time(
     """
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces, links)
-    makespan = _makespan(setting, plans, stages, passes, m)
+    transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
+    makespan = _makespans(plans, stages, passes, m, transfer)[0]
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = fullest(stages.present, counts), _slowest(stages, passes, m)[1]
     longest = passes.longest(stages.present)
-    data, gradients, gathers = data_parallel_times(setting, plans, stages.present, counts, longest, links)
+    data, gradients, gathers = data_parallel_times(
+        setting, plans, stages.present, counts, longest, (makespan, transfer), links
+    )
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
     step_s = (
@@ -209,15 +220,8 @@ def passes_time(setting: Setting, plans: Plans, known_step: KnownStep) -> np.nda
     setting = setting.of(plans)
     pieces, m = known_components(plans, known_step), micro_batches(setting, plans)
     passes = stage_times(setting, plans, known_step.stages, known_step.counts, pieces)
-    return _makespan(setting, plans, known_step.stages, passes, m)
-
-
-def _makespan(
-    setting: Setting, plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray
-) -> np.ndarray:
-    """Makespan of the pipeline with its transfers, s, shape (plans,)."""
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
-    return _makespans(plans, stages, passes, m, transfer)[0]
+    return _makespans(plans, known_step.stages, passes, m, transfer)[0]
 
 
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -366,12 +370,11 @@ def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:
 
 
 def _pipeline(
-    setting: Setting, plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray
+    plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray, transfer: Cost
 ) -> tuple[np.ndarray, np.ndarray, Cost]:
     """Makespan of the pipeline, the part of it that transfers cause, and the cost of all transfers."""
-    cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
-    makespan, without = _makespans(plans, stages, passes, m, cost.seconds, np.zeros(len(plans)))
-    transfers = cost * (2 * m * plans.virtual_pipeline)
+    makespan, without = _makespans(plans, stages, passes, m, transfer.seconds, np.zeros(len(plans)))
+    transfers = transfer * (2 * m * plans.virtual_pipeline)
     # Any further delay comes from transfers of other ranks while the pipeline fills: a bubble.
     return makespan, np.minimum(makespan - without, transfers.seconds), transfers
 
@@ -414,12 +417,10 @@ def data_parallel_times(
     classes: np.ndarray,
     counts: Parameters,
     longest: tuple[np.ndarray, np.ndarray],
+    pipeline: tuple[np.ndarray, np.ndarray],
     links: Setting | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
-
-    Both run beside the longest passes of any stage: one whose own are shorter waits for these. Were they
-    those of the slowest stage, steps would jump where faster links make another one so.
 
     Args:
         setting: what the plans share.
@@ -427,24 +428,31 @@ def data_parallel_times(
         classes: the classes of stages that count, shape (classes, plans).
         counts: parameters of each class of stage.
         longest: seconds of the longest backward and forward pass of any stage, shape (plans,).
+        pipeline: seconds of all passes and of one transfer between stages, shape (plans,).
         links: as in ``priced_time``.
     """
     largest = fullest(classes, counts)
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    backward, forward = longest
     m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
-    # Reductions in every pass overlap that pass only.
-    window = np.where(sharding.gradients, 1.0, _window(plans, m))
     step = once_a_step(sharding, dense, experts, m)
-    reduced = exposed_once(sharding, step.reduce, backward, window)
-    gathered = exposed_once(sharding, step.gather, forward, window)
-    return step, step.reductions * reduced + step.narrowed.seconds, gathered + step.widened.seconds
+    backward, forward = longest
+    windows, cycles = _windows(plans, m)
+    makespan, transfer = pipeline
+    hops = plans.virtual_pipeline * np.where(plans.overlap_pipeline, plans.pipeline, cycles)
+    passes = Passes(makespan, cycles, 2 * hops * transfer, forward, backward, windows)
+    reduced, gathered = exposed_once(sharding, step, passes, m)
+    return step, reduced + step.narrowed.seconds, gathered + step.widened.seconds
 
 
-def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
-    """Micro-batch passes of one rank that a schedule lets reductions or gathers overlap."""
-    passes = np.ones(len(plans))
+def _windows(plans: Plans, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Windows and cycles of ``Passes``, shape (plans,) each.
+
+    Schedules without a closed form fill their bubbles: their steps are bounds, of ``m`` cycles.
+    """
+    windows, cycles = np.ones(len(plans)), m + np.zeros(len(plans))
     for name, of_schedule in plans.by_schedule:
-        shape = plans.pipeline[of_schedule], m[of_schedule], plans.virtual_pipeline[of_schedule]
-        passes[of_schedule] = get_schedule(name).window(*shape)
-    return passes
+        p, v, schedule = plans.pipeline[of_schedule], plans.virtual_pipeline[of_schedule], get_schedule(name)
+        windows[of_schedule] = schedule.window(p, m[of_schedule], v)
+        if schedule.has_closed_form:
+            cycles[of_schedule] += (p - 1) / v
+    return windows, cycles

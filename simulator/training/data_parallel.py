@@ -7,7 +7,7 @@ import numpy as np
 from core.records import record
 from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import gathered_together
-from simulator.training.overlap import Exchange, contention, hide
+from simulator.training.overlap import Exchange, contention
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_between_levels, move_copy, move_state, sent_state
 
@@ -120,26 +120,81 @@ def _tensor_loops(sharding: Sharding) -> np.ndarray:
     return setting.framework.host.seconds_per_tensor * a_layer * layers
 
 
+@record()
+class Passes:
+    """The passes that exchanges of a step run beside; seconds, arrays of shape (plans,).
+
+    ``makespan`` takes ``cycles`` times as long as a forward and a backward pass of a micro batch, and the
+    ``transfers``, where all ranks take the same time. ``forward`` and ``backward`` are the longest passes of
+    any stage. Reductions run beside ``windows`` backward passes of a rank and gathers beside as many forward
+    ones (``Schedule.window``).
+    """
+
+    makespan: np.ndarray
+    cycles: np.ndarray
+    transfers: np.ndarray
+    forward: np.ndarray
+    backward: np.ndarray
+    windows: np.ndarray
+
+    def seconds(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+        """Seconds of the makespan that are these shares of all forward and of all backward passes; broadcast.
+
+        Those by which the makespan shrinks with the passes, where all ranks take the same time. Elsewhere a
+        bound: a makespan is convex in the times of passes and transfers, and proportional to them, so that
+        without a share of its forward passes it is at most as long as without that share of all, with the
+        transfers and the longest forward passes. What is left of it rises with every pass. It did not when
+        the longest passes were the windows: links also shorten those of stages that do not set the pace.
+        """
+        ahead, behind = np.maximum(backward - forward, 0.0), np.maximum(forward - backward, 0.0)
+        longest = self.cycles * (ahead * self.forward + behind * self.backward)
+        return np.maximum(np.maximum(forward, backward) * (self.makespan - self.transfers) - longest, 0.0)
+
+
 def exposed_once(
-    sharding: Sharding,
-    exchange: Exchange,
-    window: np.ndarray,
-    passes: np.ndarray | float = 1.0,
-) -> np.ndarray:
-    """Exposed seconds of a step's exchange: the longer of all chunks beside all passes and of the last chunk
-    beside its own pass.
+    sharding: Sharding, step: OnceAStep, passes: Passes, micro_batches: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exposed seconds of a step's reductions and of its gathering, shape (plans,).
+
+    Of either exchange the longest of three paths through the step counts: all passes, and what has no kernels
+    to run beside; the passes outside its windows, and all of it; all passes but those of the last chunk, and
+    the last chunk of it. Each takes a sum that no faster link makes longer.
 
     Args:
         sharding: of the plans.
-        exchange: one round of the exchange.
-        window: seconds of one micro batch's kernels, which can overlap it, shape (plans,).
-        passes: micro batches' worth of passes between a rank's first finished gradient and its last
-            (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
+        step: the exchanges.
+        passes: those of the step.
+        micro_batches: micro batches of a replica, shape (plans,).
     """
-    chunks = sharding.plans.virtual_pipeline
-    last_tail = np.minimum(1.0, exchange.tail * chunks)
-    last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, exchange.slows)
-    return np.maximum(exchange.exposed(passes * window), last)
+    # Reductions in every pass overlap that pass only, of each chunk.
+    windows = np.where(sharding.gradients, 1.0, passes.windows)
+    apart = np.where(sharding.reduces_in_passes(micro_batches), sharding.plans.virtual_pipeline, 1)
+    behind, reduced = _paths(sharding, step.reduce, step.reductions, windows, passes.cycles, apart)
+    ahead, gathered = _paths(sharding, step.gather, 1.0, windows, passes.cycles)
+    added = reduced - passes.seconds(ahead[:, np.newaxis], behind)
+    reductions = added[0].max(axis=0)
+    return reductions, (added + gathered[:, np.newaxis]).max(axis=(0, 1)) - reductions
+
+
+def _paths(
+    sharding: Sharding,
+    exchange: Exchange,
+    rounds: np.ndarray | float,
+    windows: np.ndarray,
+    cycles: np.ndarray,
+    apart: np.ndarray | int = 1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Paths of ``exposed_once``: shares of all passes that each leaves out, and seconds that it adds.
+
+    Shape (paths, plans) each. ``apart``: parts of a round that each have a tail of their own, shape (plans,).
+    """
+    chunks, seconds = sharding.plans.virtual_pipeline, rounds * exchange.cost.seconds
+    gained = (1 - exchange.slows) * (1 - np.minimum(exchange.tail * apart, 1.0))
+    paths = [(np.zeros(len(chunks)), (1 - gained) * seconds), (rounds * windows / cycles, seconds)]
+    if (chunks > 1).any():
+        paths.append((rounds / (chunks * cycles), seconds / chunks))
+    shares, added = zip(*paths, strict=True)
+    return np.stack(shares), np.stack(added)
 
 
 def _gradient_kernels(

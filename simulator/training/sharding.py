@@ -271,6 +271,15 @@ class Sharding:
         often = self.gradients & ~self.unsharded(micro_batches)
         return np.where(often, micro_batches / together, 1.0)
 
+    def reduces_in_passes(self, micro_batches: np.ndarray) -> np.ndarray:
+        """Whether each backward pass ends with waiting for the reduction of its gradients.
+
+        FSDP2: FSDPParamGroup.finalize_backward; DeepSpeed, stage_1_and_2.py:
+        independent_gradient_partition_epilogue.
+        """
+        alone = gathered_together(self.plans, micro_batches) == 1
+        return self.gradients & ~self.unsharded(micro_batches) & alone
+
     def prefetches(self, layer: np.ndarray) -> np.ndarray:
         """Whether layers of ``layer`` parameters are gathered ahead of their use."""
         ahead = ~self.parameters | (layer <= self.setting.framework.gathers.prefetch_parameters)

@@ -100,13 +100,16 @@ class _Group:
         """Seconds of its longest backward and forward pass, shape (1,)."""
         return self.times.longest(self.in_group)
 
-    def finish(self, longest: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    def finish(
+        self, longest: tuple[np.ndarray, np.ndarray], pipeline: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them.
 
-        ``longest``: seconds of the longest backward and forward pass of any group, which they run beside.
+        ``longest``: seconds of the longest backward and forward pass of any group; ``pipeline``: of all
+        passes, which they run beside, and of a transfer.
         """
         step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, self.in_group, self.counts, longest
+            self.setting, self.plans, self.in_group, self.counts, longest, pipeline
         )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
@@ -122,7 +125,8 @@ class _Group:
             index[self.classes[stage], 0] = stage
         stages = replace(self.stages, index=index)
         usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own_classes, 0]
-        compute = float(passes[self.own_classes, 0].mean()) + self.finish(self.longest)[1]
+        kernels = self.finish(self.longest, (np.zeros(1), np.zeros(1)))[1]
+        compute = float(passes[self.own_classes, 0].mean()) + kernels
         return GroupStep(self.share, compute, float(usage.max()))
 
 
@@ -139,6 +143,7 @@ def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
     def ends(of: str) -> np.ndarray:
         return np.stack([getattr(ranks[end].times, of)[end] for end in (0, -1)])
 
+    transfer = np.array([_transfer(ranks, plan)])
     pipeline = PipelineTimes(
         stages=np.array([plan.pipeline]),
         micro_batches=m,
@@ -148,15 +153,15 @@ def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
         backward=times("backward"),
         forward_ends=ends("forward_ends"),
         backward_ends=ends("backward_ends"),
-        transfer=np.array([_transfer(ranks, plan)]),
+        transfer=transfer,
         overlap_transfer=np.array([plan.overlap_pipeline]),
     )
-    makespan = float(get_schedule(plan.schedule).makespan(pipeline)[0])
+    makespan = get_schedule(plan.schedule).makespan(pipeline)
     tied = [tied_embedding(_between(ranks[0], ranks[-1], end), end.plans) for end in (ranks[0], ranks[-1])]
     backward, forward = zip(*(group.longest for group in groups), strict=True)
     longest = np.maximum.reduce(backward), np.maximum.reduce(forward)
-    finish = max(group.finish(longest)[0] for group in groups)
-    return makespan + finish + max(float(cost.seconds[0]) for cost in tied)
+    finish = max(group.finish(longest, (makespan, transfer))[0] for group in groups)
+    return float(makespan[0]) + finish + max(float(cost.seconds[0]) for cost in tied)
 
 
 def _runs(ranks: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]:
