@@ -28,6 +28,7 @@ from simulator.serving.steady.prompt_spells import joined_together
 from simulator.serving.steady.small_batches import mean_steps
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
+from simulator.serving.steady.two_states import left_share
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
 
 Array = NDArray[np.float64]
@@ -35,6 +36,8 @@ Ints = NDArray[np.int64]
 
 POINTS = 32
 """States of a curve: batches up to 256 grow by a fifth from one to the next."""
+NEARER = 3
+"""Points moved to one, two, ... deviations of a batch before a jump of the step."""
 MIXED_ROUNDS, ROUNDS = 5, 8
 """Iterations of a state where prompts share steps with decodes, and where they come before them. At a given
 batch all that is left to find is what prompts that share steps spare."""
@@ -58,6 +61,8 @@ RISING = (
     *("full", "longest_s", "met"),
 )
 FALLING = "pace", "rank_chunks"
+LEFT = "running_s", "service_s", "prompt_s", "watts"
+"""Figures that a batch behind a jump of the step has a part of, with its times between decodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +210,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
     # Sequences of a batch that arrivals at random find decoding.
     around = np.where(decodes, (slots + 1.0) ** share - 1.0, 0.0)
-    around, tpot = _up_to_riser(cases, around, count)
+    around, tpot, riser = _up_to_riser(cases, around, count)
     beside = _beside(cases, around)
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
@@ -268,7 +273,59 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "met": np.where(first, 0.0, meeting * delay / MOST_INTERFERENCE),
         "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),
     }
+    points = {
+        name: np.broadcast_to(values, slots.shape).reshape(POINTS, count) for name, values in points.items()
+    }
+    points = _of_two_states(cases, points, around.reshape(POINTS, count), riser, interference)
     return _drawn(cases, points, alone, count)
+
+
+def _of_two_states(
+    cases: Cases, points: dict[str, Array], around: Array, riser: Ints, taken: Array
+) -> dict[str, Array]:
+    """The figures of points, of which those before a jump of the step have a part of the state behind it.
+
+    Args:
+        cases: the loads, all of them at each point.
+        points: figures of the points by name, shape (points, cases).
+        around: mean sequences of a batch, of that shape.
+        riser: number of the point before the jump; -1 without one.
+        taken: share of time that prompts take from decodes.
+    """
+    some = np.flatnonzero(riser >= 0)
+    if not some.size:
+        return points
+    riser = riser[some]
+    nearer = np.maximum(riser - np.arange(NEARER + 1)[:, None], 0)
+    taken = np.broadcast_to(taken, cases.slots.shape).reshape(around.shape)
+    # The rates of the state behind the jump rise with its batch.
+    rising = np.where(np.arange(POINTS)[:, None] > riser, points["rate"][:, some], np.inf)
+    rising = np.minimum.accumulate(rising[::-1], axis=0)[::-1]
+    rate = points["rate"][nearer, some]
+    low = np.clip(np.sum(rising[:, None] <= rate, axis=0) - 1, np.minimum(riser + 1, POINTS - 2), POINTS - 2)
+    every = np.arange(some.size)
+    before, after = rising[low, every], rising[low + 1, every]
+    part = np.clip((rate - before) / np.maximum(after - before, 1e-12), 0.0, 1.0)
+
+    def both(values: Array) -> tuple[Array, Array]:
+        first, second = values[low, some], values[low + 1, some]
+        return values[nearer, some], first + part * (second - first)
+
+    # The mean batch before the jump meets longer steps by chance: prompts take as they do farther off.
+    here, far = both(taken)
+    share = left_share(cases, around, riser, some, rate, (here[-1] * rate / np.maximum(rate[-1], 1e-9), far))
+    mixed = {name: values.copy() for name, values in points.items()}
+    for name in LEFT:
+        here, far = both(points[name])
+        mixed[name][nearer, some] = here + share * (far - here)
+    here, far = both(1.0 / points["pace"])
+    here_s, far_s = both(points["slow_s"] - 1.0 / points["pace"])
+    tpot = here + share * (far - here)
+    squares = (1.0 - share) * here_s**2 + share * far_s**2
+    spread = np.sqrt(squares + share * (1.0 - share) * (LIKELY * (far - here)) ** 2)
+    mixed["pace"][nearer, some] = 1.0 / tpot
+    mixed["slow_s"][nearer, some] = tpot + spread
+    return mixed
 
 
 def _drawn(cases: Cases, points: dict[str, Array], alone: Array, count: int) -> RateCurve:
@@ -281,9 +338,7 @@ def _drawn(cases: Cases, points: dict[str, Array], alone: Array, count: int) -> 
         count: number of cases.
     """
     slots = cases.slots
-    shape = POINTS, count
-    points = {name: np.broadcast_to(values, slots.shape).reshape(shape) for name, values in points.items()}
-    points |= {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
+    points = points | {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
     points |= {name: np.minimum.accumulate(points[name], axis=0) for name in FALLING}
     prefill, prefill_beside = cases.prefill
     per_case = {
@@ -321,11 +376,13 @@ def _secant(earlier: Array, earlier_gap: Array, tpot: Array, gap: Array, plain: 
     return np.where(falls, tpot * np.exp(part * gap), plain)
 
 
-def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]:
-    """Mean batches of a curve's points and their decode steps, s: one point moved up to the steepest riser.
+def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array, Ints]:
+    """Mean batches of a curve's points, their decode steps, s, and the number of the point that is moved up
+    to the steepest riser; -1 where no rate falls.
 
     The rate falls where a batch outgrows the captured graphs. The highest rate before is what replicas carry
-    beside small batches; a point below it would end that branch too early.
+    beside small batches; a point below it would end that branch too early. ``NEARER`` points come close
+    before it: within these deviations batches pass the jump by chance.
 
     Args:
         cases: the loads, ``count`` of them at each point.
@@ -344,8 +401,14 @@ def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]
     within = np.linspace(points[riser, every], points[riser + 1, every], POINTS)
     between = steps(within.ravel()).reshape(shape)
     top = np.where(falls[riser, every] > 1.0, np.argmax(within / between, axis=0), 0)
-    points[riser, every], seconds[riser, every] = within[top, every], between[top, every]
-    return points.ravel(), seconds.ravel()
+    points[riser, every] = within[top, every]
+    riser = np.where(falls[riser, every] > 1.0, riser, -1)
+    deviation = np.sqrt(within[top, every] / cases.shared[:count])
+    for nearer in range(1, min(NEARER, int(riser.max(initial=0))) + 1):
+        before = np.maximum(riser - nearer, 0)
+        closer = np.maximum(points[before, every], within[top, every] - nearer * deviation)
+        points[before, every] = np.where(riser >= nearer, closer, points[before, every])
+    return points.ravel(), steps(points.ravel()), riser
 
 
 def _of_small_batches(
