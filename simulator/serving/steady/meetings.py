@@ -13,7 +13,7 @@ from simulator.serving.steady.prompt_spells import PromptSpells
 from simulator.serving.steady.prompts_first import LaneSteps, lane_steps, longest_rank, rank_steps
 from simulator.serving.steady.prompts_only import prompts_only
 from simulator.serving.steady.steady_cases import Cases, Prefills
-from simulator.serving.steady.waits import RUNAWAY, STEADIEST
+from simulator.serving.steady.waits import RUNAWAY, STEADIEST, budget_wait
 
 Array = NDArray[np.float64]
 
@@ -61,7 +61,8 @@ def meetings(
     else:
         mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
         mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
-    mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
+    sojourn = prefill + budget_wait(cases, arriving, steps) if cases.interleaved else prefill
+    mean = mean + _gained_by_own_prompt(cases, taken, sojourn, tpot, steps)
     if cases.spells:
         # A request's first decode comes behind its own prompt, the others behind a decode.
         behind, behind_own = PromptSpells.of_rate(steps, arriving).following(step, prefill)
@@ -104,14 +105,14 @@ def beside_prompts_only(cases: Cases, arriving: Array, steps: Prefills, met: Mee
     )
 
 
-def _gained_by_own_prompt(cases: Cases, taken: Array, prefill: Array, tpot: Array, steps: Prefills) -> Array:
-    """Seconds that arrivals during a request's own prompt add to its mean step.
+def _gained_by_own_prompt(cases: Cases, taken: Array, sojourn: Array, tpot: Array, steps: Prefills) -> Array:
+    """Seconds that arrivals during a request's own prompt, and its wait for full steps, add to its mean step.
 
     Their prompts are computed beside its first decodes. Those that arrive in its last steps are computed when
     it has ended; but a prompt takes longer than these steps, so short outputs are delayed by more prompts
     than arrive while they decode.
     """
-    longer = np.maximum(prefill - 0.5 * (steps.chunks + 1.0) * tpot, 0.0)
+    longer = np.maximum(sojourn - 0.5 * (steps.chunks + 1.0) * tpot, 0.0)
     taken = np.minimum(taken, MOST_INTERFERENCE)
     gained = taken * longer * (1.0 - taken**cases.gaps) / cases.gaps
     if not cases.interleaved:
@@ -166,7 +167,7 @@ def _prompts(
     spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / begin_share
     delay = np.where(cases.together, delay, spread) if cases.equal else spread
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
-    count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
+    count = steps.whole_chunks if cases.interleaved else steps.chunks
     less = steps.one_chunk - steps.step
     if cases.interleaved and cases.lockstep:
         count = np.where(steps.ranks > 1.0, np.maximum(steps.whole_chunks, steps.chunks), count)

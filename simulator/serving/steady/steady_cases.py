@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator.serving.engines import Engine
+from simulator.serving.steady.company import poisson_above
 from simulator.serving.steady.kv_room import Growth, grown_fit, reserved_fit
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
@@ -336,6 +337,13 @@ class Cases:
             most_chunks < room / chunk, self.longest_of * np.sqrt(self.varied / most_chunks), 0.0
         )
         mean_steps = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
+        if self.cuts:
+            # A request's own decodes come behind its prompt.
+            others = np.maximum(decoding - 1.0, 0.0)
+            one_rank = _steps_beside(self.new, self.budget, others, self.table.verified)
+        else:
+            one_rank = np.ceil(self.new / chunk)
+        mean_steps = np.where(self.ranks > 1.0, mean_steps, one_rank)
         chunks, more = self.new / chunk, np.where(self.ranks > 1.0, again, behind)
         lacks = np.maximum(np.ceil(chunks) - chunks, 1e-9)
         lacking = np.minimum(more, np.maximum(one_chunk - least, 0.0) / lacks)
@@ -385,6 +393,21 @@ def _repeated(arrays: Arrays, times: int) -> Arrays:
 def mixes(engine: Engine) -> bool:
     """Whether an engine's steps compute prompts beside decodes."""
     return engine.scheduler.value not in ("prefill-first", "static")
+
+
+def _steps_beside(new: Array, budget: Array, others: Array, verified: Array | float) -> Array:
+    """Mean steps of a prompt that fills what a Poisson number of decodes leaves of a budget.
+
+    Args:
+        new, budget: tokens of the prompt, and of a step.
+        others: mean number of these decodes.
+        verified: tokens of one.
+    """
+    count = np.ceil(new / np.maximum(budget - others * verified, 1.0) - 1e-9)
+    limit = np.floor((budget - new / count) / verified + 1e-9)
+    limit_before = np.floor((budget - new / np.maximum(count - 1.0, 0.5)) / verified + 1e-9)
+    below = np.where(count > 1.0, 1.0 - poisson_above(others, limit_before + 0.5), 0.0)
+    return count + poisson_above(others, limit + 0.5) - below
 
 
 def _steps_of(spans: Array, varied: Array) -> Array:

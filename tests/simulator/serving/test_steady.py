@@ -691,3 +691,28 @@ def test_balanced_prompts_come_more_evenly_than_random_ones():
     state = steady_state(one.costs.steps, load, limits)
     run = serve(setting).metrics.latencies["tpot"].mean
     assert float(state.tpot_s) == pytest.approx(run, rel=0.06)
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_a_prompt_of_a_whole_budget_takes_one_step_where_nothing_decodes(rate):
+    """A request's own decodes, which come behind its prompt, took tokens of it: 11 % late."""
+    pool = {"engine": "vllm-0.11", "options": {"token_budget": 2048, "prefix_caching": False}}
+    data = served(rate, 2048, 100, pool, "llama3.1-8b")
+    data["workload"] |= {"requests": 300}
+    setting = make_serving(data, "test", Path())
+    costs = setting.pools[0].costs
+    limits = Limits(2048, 1024, costs.kv_blocks * 16)
+    state = steady_state(costs.steps, Load(2048, 100, rate=rate), limits)
+    assert float(state.ttft_s) == pytest.approx(serve(setting).metrics.latencies["ttft"].mean, rel=0.03)
+
+
+def test_prompts_that_come_while_one_waits_delay_its_first_decodes():
+    """Those that came in its own steps alone left decodes of short outputs 13 % too fast."""
+    pool = {"engine": "vllm-0.11", "options": {"token_budget": 2048, "prefix_caching": False}}
+    data = served(11.0, 2000, 20, pool, "llama3.1-8b")
+    data["workload"] |= {"requests": 1500}
+    setting = make_serving(data, "test", Path())
+    costs = setting.pools[0].costs
+    limits = Limits(2048, 1024, costs.kv_blocks * 16)
+    state = steady_state(costs.steps, Load(2000, 20, rate=11.0), limits)
+    assert float(state.tpot_s) == pytest.approx(serve(setting).metrics.latencies["tpot"].mean, rel=0.1)
