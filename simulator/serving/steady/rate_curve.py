@@ -313,7 +313,8 @@ def _of_two_states(
 
     # The mean batch before the jump meets longer steps by chance: prompts take as they do farther off.
     here, far = both(taken)
-    share = left_share(cases, around, riser, some, rate, (here[-1] * rate / np.maximum(rate[-1], 1e-9), far))
+    here = np.minimum(here[-1] * rate / np.maximum(rate[-1], 1e-9), MOST_INTERFERENCE)
+    share = left_share(cases, around, riser, some, rate, (here, np.minimum(far, MOST_INTERFERENCE)))
     mixed = {name: values.copy() for name, values in points.items()}
     for name in LEFT:
         here, far = both(points[name])
