@@ -17,8 +17,8 @@ import numpy as np
 from simulator.schedules.base import Array, PipelineTimes, Schedule, Task, WorkTimes, chain, integers
 from simulator.schedules.walk import MOST_WALKED, walk
 
-RATIO_STEPS = 4
-"""Steps of 1 / RATIO_STEPS, in which backward over forward times are told apart."""
+RATIO_STEPS = 2
+"""Steps of 1 / RATIO_STEPS, between which idle time is drawn through as a line."""
 MOST_STAGES = 8
 """Stages of the longest pipeline that is walked; idle time of a longer one grows with its stages."""
 LEAST_RATIO, MOST_RATIO = 1.25, 4.0
@@ -52,13 +52,23 @@ def _bound(schedule: Schedule, times: PipelineTimes) -> Array:
 
 
 def _idle(schedule: Schedule, times: PipelineTimes, ratio: Array) -> Array:
-    """Idle time of the busiest rank, in forwards of a rank."""
-    steps = np.rint(RATIO_STEPS * np.clip(ratio, LEAST_RATIO, MOST_RATIO)).astype(np.int64)
-    p, m, v, steps = np.broadcast_arrays(*integers(times.stages, times.micro_batches, times.chunks), steps)
-    columns = p, np.minimum(m, (MOST_WALKED + 1) * p + m % 2), v, steps
-    shapes, inverse = np.unique(np.stack([a.ravel() for a in columns]), axis=1, return_inverse=True)
+    """Idle time of the busiest rank, in forwards of a rank.
+
+    On lines between steps of the ratio: a stair would rise where a faster link lengthens the ratio past a
+    riser. The makespan of an order is convex in the ratio, and so are its lines: it rises with the passes of
+    both directions. Greedy orders, which follow the ratio, may still take longer with shorter passes.
+    """
+    steps = RATIO_STEPS * np.clip(ratio, LEAST_RATIO, MOST_RATIO)
+    below = np.floor(steps)
+    p, m, v, low = np.broadcast_arrays(
+        *integers(times.stages, times.micro_batches, times.chunks), below.astype(np.int64)
+    )
+    few = np.minimum(m, (MOST_WALKED + 1) * p + m % 2)
+    columns = np.stack([np.stack([a.ravel() for a in (p, few, v, low + up)]) for up in (0, 1)], axis=1)
+    shapes, inverse = np.unique(columns.reshape(4, -1), axis=1, return_inverse=True)
     idle = [_idle_of(schedule, *map(int, shape)) for shape in shapes.T]
-    return np.array(idle)[inverse.reshape(-1)].reshape(p.shape)
+    first, second = np.array(idle)[inverse].reshape(2, *p.shape)
+    return first + (steps - below) * (second - first)
 
 
 @lru_cache(maxsize=4096)

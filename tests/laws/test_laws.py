@@ -4,12 +4,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from simulator.plan import Plans
+from simulator.scenario import make_scenario
+from simulator.training import step_time
 from tests.laws import __main__ as command_line
+from tests.laws.answers import ROUNDING
+from tests.laws.batches import none_slower, steps_on
 from tests.laws.questions import strategy, training
 from tests.laws.registry import Law, laws
 from tests.laws.sweep import Journal, sweep
+from tests.laws.training.faster_links import faster
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "invariants.md"
@@ -63,18 +70,36 @@ def test_passes_without_a_partner_are_no_slower_on_faster_links():
     )
 
 
-@pytest.mark.slow
+INTERLEAVED = {"schedule": "interleaved", "sequence_parallel": True, "zero": 2}
+ALLOWED = {"framework": "megatron-core", "allow": ["tensor_form", "overlap_recompute"]}
+
+
 @pytest.mark.parametrize(
-    ("model", "cluster", "gpus", "workload", "sample"),
+    ("model", "cluster", "gpus", "workload", "plan"),
     [
-        ("qwen2.5-7b", "dgx-b300", 128, {"seq_len": 4096, "global_batch": 2048, "precision": "bf16"}, 271),
-        ("deepseek-v3", "aws-p5", 64, {"seq_len": 1024, "global_batch": 256, "precision": "fp8"}, 2),
+        (
+            *("qwen2.5-7b", "dgx-b300", 128, {"seq_len": 4096, "global_batch": 2048, "precision": "bf16"}),
+            {"tensor": 2, "pipeline": 4, "virtual_pipeline": 4, "context": 2, "micro_batch": 1}
+            | {"recompute": "none", "overlap_tensor": "backward", "overlap_pipeline": False}
+            | {"first_stage_layers": 6, "last_stage_layers": 6, "context_algorithm": "all_gather"},
+        ),
+        (
+            *("deepseek-v3", "aws-p5", 64, {"seq_len": 1024, "global_batch": 256, "precision": "fp8"}),
+            {"tensor": 8, "pipeline": 2, "virtual_pipeline": 7, "expert": 8, "micro_batch": 16}
+            | {"recompute": "full", "overlap_tensor": "flux", "overlap_expert": True}
+            | {"first_stage_layers": 31, "last_stage_layers": 30},
+        ),
     ],
 )
-def test_passes_that_no_rank_waits_for_are_no_windows(model, cluster, gpus, workload, sample):
+def test_passes_that_no_rank_waits_for_are_no_windows(model, cluster, gpus, workload, plan):
     """The longest backward pass was not one of the stage that sets the pace: up to 0.21 % slower."""
-    question = {"model": model, "cluster": cluster, "gpus": gpus, "workload": workload, "sample": sample}
-    LAWS["faster-links"].check({**question, "framework": "megatron-core"})
+    question = {"model": model, "cluster": cluster, "gpus": gpus, "workload": workload}
+    question |= ALLOWED | {"plan": INTERLEAVED | plan}
+    scenario = make_scenario(question, "law", ROOT)
+    setting, plans = scenario.setting, Plans.of(scenario.plan)
+    before, allowed = step_time(setting, plans), np.full(1, ROUNDING)
+    for what, links in faster(setting.cluster):
+        none_slower(steps_on(setting, plans, lambda _, new=links: new), before, allowed, plans, what)
 
 
 def test_the_last_stage_of_several_kinds_of_layers_is_one_of_its_group():
