@@ -17,7 +17,7 @@ from simulator.state.adapter import Adapter
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
-Packing = Literal["none", "pad", "pack", "balance", "flexsp", "bytescale"]
+Packing = Literal["none", "pad", "pack", "concat", "balance", "flexsp", "bytescale"]
 """A key of `PACKINGS`, or of `GROUPED`."""
 
 Count = TypeVar("Count", int, NDArray)
@@ -66,9 +66,9 @@ class Training(Strict):
     packing: Packing | None = Field(
         None,
         description="how documents lie in rows: none (one a row, not padded), pad (one a row, padded to the "
-        "longest of a micro batch), pack (rows filled), balance (rows filled and dealt by their cost), "
-        "flexsp (groups of unequal context degree), bytescale (context degree by length); default with "
-        "`lengths`: pack",
+        "longest of a micro batch), pack (rows filled, their ends padded), concat (rows filled, not padded), "
+        "balance (as pack, dealt by their cost), flexsp (groups of unequal context degree), bytescale "
+        "(context degree by length); default with `lengths`: pack",
     )
 
     source_len: int | None = Field(

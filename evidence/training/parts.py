@@ -17,6 +17,7 @@ from core.loading import Strict, build
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 from meshwright.validation.rows import PublishedRow, matches, read_rows
+from simulator.lengths import AnyLengths
 
 SOURCES_FILE = Path(__file__).with_name("sources.yaml")
 
@@ -46,6 +47,12 @@ class LackedLevers(NamedRows):
     lacks: dict[str, list[str]] = Field(description="values by plan field")
 
 
+class DocumentRows(NamedRows):
+    """Rows that are packed from a dataset whose lengths are published."""
+
+    lengths: AnyLengths = Field(description="tokens of the dataset's documents")
+
+
 class Sources(Strict):
     """Facts about the sources of published runs."""
 
@@ -56,6 +63,7 @@ class Sources(Strict):
     given_plans: list[NamedRows] = Field(
         description="rows whose layout their source did not choose for speed"
     )
+    document_lengths: list[DocumentRows] = Field(description="rows whose dataset's lengths are published")
     release_lacks: list[LackedLevers] = Field(description="levers that came after the release of some rows")
 
 

@@ -13,7 +13,7 @@ CI = 10
 def packings(choose: Choose) -> Question:
     """A step, with a packing in its workload."""
     question = training(choose)
-    words = ["pack", "pad", "none", "balance"]
+    words = ["pack", "concat", "pad", "none", "balance"]
     if question["plan"].get("context", 1) > 1:
         words += ["flexsp", "bytescale"]
     question["workload"] = {**question["workload"], "packing": choose(words)}

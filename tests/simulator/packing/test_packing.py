@@ -49,6 +49,13 @@ def test_best_fit_leaves_little_padding():
     assert (drawn.rows.squares <= drawn.rows.real * 8192 + 1e-6).all()
 
 
+def test_concatenated_rows_are_packed_ones_without_their_padding():
+    packed, joined = (DrawnSteps(LONG_TAIL, packing, 8192, 64) for packing in ("pack", "concat"))
+    assert packed.padding(2) > joined.padding(2) == 0
+    assert np.array_equal(joined.rows.tokens, packed.rows.real)
+    assert np.array_equal(joined.rows.squares, packed.rows.squares)
+
+
 def test_dealing_by_cost_shortens_the_slowest_replica():
     packed, dealt = (DrawnSteps(LONG_TAIL, packing, 8192, 128) for packing in ("pack", "balance"))
     assert np.array_equal(packed.rows.squares.sum(), dealt.rows.squares.sum())

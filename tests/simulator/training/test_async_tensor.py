@@ -19,10 +19,8 @@ MEASURED = [
 96 GB H100s at 500 W (pytorch/torchtitan b5bcd76c6, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md)."""
 
 
-@pytest.mark.parametrize(("model", "gpus", "micro", "recompute", "release", "precision", "gain"), MEASURED)
-def test_gain_lies_within_four_points_of_the_measured_one(
-    model, gpus, micro, recompute, release, precision, gain
-):
+def gain_of(model, gpus, micro, recompute, release, precision):
+    """Tokens/s with asynchronous tensor parallelism over those without, in closed form."""
     workload = {"seq_len": 8192, "global_batch": gpus // 8 * micro, "precision": precision}
     plan = {"tensor": 8, "micro_batch": micro, "recompute": recompute}
     question = {
@@ -36,7 +34,20 @@ def test_gain_lies_within_four_points_of_the_measured_one(
         mw.simulate({**question, "plan": {**plan, "overlap_tensor": overlap}}).simulation.analytic_step_s
         for overlap in ("none", "full")
     )
-    assert none / full == pytest.approx(gain, abs=0.04)
+    return none / full
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_gain_lies_within_four_points_of_the_measured_one(case):
+    *question, gain = case
+    assert gain_of(*question) == pytest.approx(gain, abs=0.04)
+
+
+def test_gain_of_70b_with_a_scale_a_row_is_missed():
+    """4.5 points above the measured 1.04: the step is 15 % too fast without the overlap and 20 % with it, as
+    row-wise scales cost more than predicted (docs/accuracy/training-causes.md). A mend removes this test."""
+    gain = gain_of("llama3-70b", 256, 16, "full", "torchtitan-rowwise", "fp8")
+    assert 1.04 + 0.04 < gain < 1.04 + 0.06
 
 
 @pytest.mark.parametrize(("precision", "share"), [("bf16", 1 / 2), ("fp8", 1 / 3)])

@@ -37,7 +37,7 @@ def seconds(asked):
 
 def test_one_length_is_todays_step_to_the_bit():
     equal = seconds(scenario())
-    for packing in ("none", "pad", "pack", "balance"):
+    for packing in ("none", "pad", "pack", "concat", "balance"):
         assert seconds(scenario(lengths=8192, packing=packing)) == equal
 
 
