@@ -52,9 +52,6 @@ class Sync(Strict):
         le=86400,
         description="s until an exchange without a group that left is given up and begins again",
     )
-    extra_steps: float = Field(
-        1.0, ge=1, le=1000, description="steps to the same loss, over those of synchronous training; an input"
-    )
 
     @property
     def apart(self) -> bool:
