@@ -23,8 +23,9 @@ from core.errors import MeshwrightError
 from evidence.accuracy.errors import HEAD, Spread
 from evidence.command import command
 from simulator.diffusion.libraries import diffusion_libraries
-from simulator.diffusion.request import predict_request, request_times, request_work
+from simulator.diffusion.request import predict_request, request_times
 from simulator.diffusion.scenario import make_diffusion
+from simulator.diffusion.work import request_work
 
 L20 = {
     "name": "l20-8",

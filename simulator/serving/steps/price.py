@@ -20,16 +20,7 @@ from hwmodels.kernels import KernelModel
 from hwmodels.kernels.chip import peak_dtype
 from hwmodels.kernels.linear_attention import STATE_BYTES
 from simulator.models import Model
-from simulator.ops import (
-    SERVING,
-    Batch,
-    ExpertLayer,
-    Formats,
-    Op,
-    Product,
-    Rank,
-    Shard,
-)
+from simulator.ops import SERVING, Batch, ExpertLayer, Formats, Op, Product, Rank, Shard
 from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price

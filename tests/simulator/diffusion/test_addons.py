@@ -8,8 +8,9 @@ import pytest
 from core.errors import InputError
 from simulator.diffusion.addons import adapter_bytes, control_parameters
 from simulator.diffusion.models import diffusion_models
-from simulator.diffusion.request import predict_request, request_work
+from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
+from simulator.diffusion.work import request_work
 
 SDXL = {"model": "sdxl", "cluster": "dgx-h100", "workload": {"kind": "diffusion", "steps": 20}}
 

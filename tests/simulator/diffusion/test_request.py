@@ -10,8 +10,9 @@ from simulator.diffusion.convolution import decoder_ops, tiled_ops
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.ops import WIDTH, call_ops
-from simulator.diffusion.request import call_of, device_seconds, predict_request, prices_of, work_of
+from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
+from simulator.diffusion.work import call_of, device_seconds, prices_of, work_of
 
 SD3 = {"model": "sd3.5-large", "cluster": "dgx-h100"}
 VIDEO = {"model": "hunyuan-video", "cluster": "dgx-h100"}
