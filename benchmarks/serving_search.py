@@ -15,7 +15,7 @@ from collections import Counter
 from evidence.command import command
 from meshwright.questions.serving import serving_question
 from planner.serving.engine_check import check
-from planner.serving.scores import scores
+from planner.serving.scored_deployments import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import shapes
 

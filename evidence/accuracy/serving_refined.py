@@ -29,7 +29,7 @@ from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ROLES, ReplicaCases, tpot_quantile, ttft_quantile
+from planner.serving.replica_cases import ROLES, ReplicaCases, tpot_quantile, ttft_quantile
 from planner.serving.search import search_serving
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

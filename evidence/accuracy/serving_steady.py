@@ -26,7 +26,7 @@ from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases
+from planner.serving.replica_cases import ReplicaCases
 from planner.serving.search import search_serving
 from planner.serving.search_tables import PricedTables
 from simulator.serving.result import serve

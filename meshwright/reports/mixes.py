@@ -18,7 +18,7 @@ from planner.serving.mix.offers import Option
 from planner.serving.mix.run import MixRun, scenario_of_mix
 from planner.serving.mix.search import Mix
 from planner.serving.plan import SECONDS_AN_HOUR
-from planner.serving.score import ROLES
+from planner.serving.replica_cases import ROLES
 
 
 def describe_mix(mix: Mix, run: MixRun | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.arrays import distinct
 from planner.serving.preferred import Measured, preferred
 from planner.serving.roles import Phase
-from planner.serving.scores import Scores
+from planner.serving.scored_deployments import Scores
 from planner.serving.shapes import ReplicaShape
 
 Ints = NDArray[np.int64]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from core.arrays import distinct
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import CLOSE, MIXED, ROLES, ReplicaCases, ttft_quantile
 from planner.serving.roles import Phase
-from planner.serving.score import CLOSE, MIXED, ROLES, ReplicaCases, ttft_quantile
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]

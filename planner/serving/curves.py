@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases, ttft_quantile
+from planner.serving.replica_cases import ReplicaCases, ttft_quantile
 
 SHARES = np.array([0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0])
 """Loads of a curve, as shares of the deployment's goodput."""

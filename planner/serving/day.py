@@ -14,7 +14,7 @@ from core.errors import InfeasibleError, InputError
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases, best_of_group, largest_rate
+from planner.serving.replica_cases import ReplicaCases, best_of_group, largest_rate
 from planner.serving.shapes import ReplicaShape, shapes
 from simulator.serving.fleet.scaling import seconds_up
 from simulator.serving.result import serve

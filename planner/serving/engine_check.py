@@ -23,7 +23,7 @@ from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured, measured_rows, mechanisms, preferred
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, closed_rate, lifetime, longer, settled
-from planner.serving.score import ReplicaCases
+from planner.serving.replica_cases import ReplicaCases
 from planner.serving.search import ServingSearch
 from planner.serving.search_tables import PricedTables
 from simulator.serving.scenario import make_serving

@@ -21,7 +21,7 @@ from planner.serving.attention_sides import POOL
 from planner.serving.drafts import published_heads
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase
-from planner.serving.scores import Scores
+from planner.serving.scored_deployments import Scores
 from planner.serving.shapes import ReplicaShape, make_shape
 from simulator.serving.engines import Engine
 from simulator.serving.overlaps.pieces import TwoBatches

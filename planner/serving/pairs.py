@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import HALVES, LEAST_RATE, ReplicaCases, on_ladder
 from planner.serving.roles import Phase, figures_of, phases
-from planner.serving.score import HALVES, LEAST_RATE, ReplicaCases, on_ladder
-from planner.serving.scores import Scores, scores, targeted
+from planner.serving.scored_deployments import Scores, scores, targeted
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.arrays import distinct
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
-from planner.serving.score import (
+from planner.serving.replica_cases import (
     CLOSE,
     LEAST_RATE,
     MIXED,

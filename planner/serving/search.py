@@ -18,9 +18,9 @@ from planner.serving.pairs import score_deployments
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import ReplicaCases
 from planner.serving.roles import Phase, phases
-from planner.serving.score import ReplicaCases
-from planner.serving.scores import Scores
+from planner.serving.scored_deployments import Scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation

@@ -19,8 +19,8 @@ from planner.serving.closed_clients import ClosedFigures
 from planner.serving.engine_options import SWITCHES
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import CLOSE, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.roles import LEAST_RATE
-from planner.serving.score import CLOSE, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.shapes import ReplicaShape, choices, make_shape
 from simulator.serving.steps.table import IterationTable
 

@@ -14,9 +14,17 @@ from planner.serving.mix.allocation import TOGETHER, Costs, Ways
 from planner.serving.mix.buckets import Bucket
 from planner.serving.offers import Offer
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import (
+    DECODE,
+    MIXED,
+    PREFILL,
+    ROLES,
+    ReplicaCases,
+    best_of_group,
+    largest_rate,
+)
 from planner.serving.roles import LEAST_RATE
-from planner.serving.score import DECODE, MIXED, PREFILL, ROLES, ReplicaCases, best_of_group, largest_rate
-from planner.serving.scores import BUSY_LINK
+from planner.serving.scored_deployments import BUSY_LINK
 from planner.serving.shapes import ReplicaShape, shapes
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.serving.mix.search import Mix
 from planner.serving.refine import SEEDS, STUDENT, bisect
-from planner.serving.score import DECODE, ROLES
+from planner.serving.replica_cases import DECODE, ROLES
 from simulator.models import models
 from simulator.scenario_file import cluster_reference, reference
 from simulator.serving.result import serve

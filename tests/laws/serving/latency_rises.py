@@ -5,7 +5,7 @@
 import numpy as np
 
 from meshwright.questions.serving import serving_question
-from planner.serving.score import ReplicaCases
+from planner.serving.replica_cases import ReplicaCases
 from planner.serving.search import search_serving
 from tests.laws.questions import Question, served_search, strategy
 

@@ -3,7 +3,7 @@
 from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from planner.serving.plan import ServingPlan
-from planner.serving.score import CLOSE
+from planner.serving.replica_cases import CLOSE
 from planner.serving.search import search_serving
 from tests.laws.answers import not_slower
 from tests.laws.questions import Question, served_search, strategy

@@ -9,7 +9,7 @@ from planner.serving.alternatives import FIRST
 from planner.serving.engine_check import check as look
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases, ttft_quantile
+from planner.serving.replica_cases import ReplicaCases, ttft_quantile
 from planner.serving.search import search_serving
 from tests.laws.questions import Question, strategy
 from tests.laws.serving.price_as_asked import rated, with_a_rate

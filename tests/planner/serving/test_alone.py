@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.questions.serving import serving_question
-from planner.serving.score import ReplicaCases, largest_rate
+from planner.serving.replica_cases import ReplicaCases, largest_rate
 from planner.serving.shapes import shapes
 
 ASKED = dict.fromkeys(("share", "objective", "rate")) | {"isl": 2000, "osl": 300, "ttft": 1.0, "tpot": 0.05}

@@ -11,7 +11,7 @@ import meshwright as mw
 from core.errors import InfeasibleError, InputError
 from planner.serving.alternatives import BESIDE
 from planner.serving.preferred import mechanisms
-from planner.serving.score import ReplicaCases
+from planner.serving.replica_cases import ReplicaCases
 from simulator.serving.kv_states.attention_ffn import turn_s
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

@@ -11,7 +11,7 @@ from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import describe_deployments
 from planner.serving.deployment import scenario_of
 from planner.serving.drafts import measured_on, usual_drafts
-from planner.serving.score import MIXED, ReplicaCases
+from planner.serving.replica_cases import MIXED, ReplicaCases
 from planner.serving.shapes import choices, shapes
 from simulator.models import models
 from simulator.serving.question.speculation import RANDOM, Speculation, published_acceptance

@@ -11,7 +11,7 @@ from core.errors import InputError
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_options import settings, with_settings
-from planner.serving.score import ReplicaCases
+from planner.serving.replica_cases import ReplicaCases
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from planner.serving.scores import BUSY_LINK, linked, scores
+from planner.serving.scored_deployments import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
 from simulator.serving.state.route import Route
 

@@ -18,8 +18,8 @@ from meshwright.reports.serving_shortfall import falls_short, nearest_words, sho
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_run import trial_run
 from planner.serving.refine import bisect, longer, settled
-from planner.serving.score import CLOSE, ROLES, ReplicaCases, largest_rate, ttft_quantile
-from planner.serving.scores import scores
+from planner.serving.replica_cases import CLOSE, ROLES, ReplicaCases, largest_rate, ttft_quantile
+from planner.serving.scored_deployments import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import choices, shapes
 from simulator.serving.result import serve

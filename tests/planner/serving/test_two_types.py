@@ -12,8 +12,8 @@ from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_run import trial_run
 from planner.serving.refine import bisect, settled
-from planner.serving.score import CLOSE
-from planner.serving.scores import BUSY_LINK, linked, scores
+from planner.serving.replica_cases import CLOSE
+from planner.serving.scored_deployments import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

@@ -13,8 +13,8 @@ from planner.serving.mix.allocation import Allocation
 from planner.serving.mix.buckets import buckets
 from planner.serving.mix.run import run_mix, scenario_of_mix
 from planner.serving.offers import Offer
+from planner.serving.replica_cases import DECODE, PREFILL
 from planner.serving.request_sample import Sample
-from planner.serving.score import DECODE, PREFILL
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

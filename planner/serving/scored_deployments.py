@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from core.arrays import distinct
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.replica_cases import CLOSE, DECODE, MIXED, PREFILL, ROLES
 from planner.serving.roles import NEVER, Phase, phases
-from planner.serving.score import CLOSE, DECODE, MIXED, PREFILL, ROLES
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]
