@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -21,7 +20,6 @@ import typing
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 Check = Callable[[Path], object]
 
@@ -63,24 +61,6 @@ def megatron_lm(sources: Path) -> Check:
             os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
         arguments.validate_args(parsed, {"tokenizer_type": "NullTokenizer"})
         return parsed
-
-    return check
-
-
-def megatron_lm_parameters(sources: Path) -> Check:
-    """Parameters by Megatron-LM's own formula, in billions, as a file beside the script."""
-    parse = megatron_lm(sources)
-    from megatron.training.theoretical_memory_usage import compute_weight_and_optimizer_memory
-
-    def check(folder: Path) -> None:
-        args: Any = parse(folder)
-        args.padded_vocab_size = args.padded_vocab_size or args.vocab_size
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            compute_weight_and_optimizer_memory(args, verbose=True)
-        counted = re.search(r"most loaded shard in billions: *([0-9.]+)", output.getvalue())
-        assert counted, output.getvalue()
-        (folder / "parameters.txt").write_text(counted[1])
 
     return check
 
@@ -282,25 +262,6 @@ def _keys(data: object) -> set[str]:
     if isinstance(data, dict):
         return set(data) | {key for value in data.values() for key in _keys(value)}
     return {key for value in data for key in _keys(value)} if isinstance(data, list) else set()
-
-
-def torchtitan_parameters(sources: Path) -> Check:
-    """Parameters of the model that torchtitan builds on torch's meta device, in billions."""
-    sys.path.insert(0, str(sources / "torchtitan"))
-    import torch
-
-    def check(folder: Path) -> None:
-        sys.path.insert(0, str(folder))
-        sys.modules.pop("meshwright_config", None)
-        try:
-            config = importlib.import_module("meshwright_config").meshwright_plan()
-        finally:
-            sys.path.remove(str(folder))
-        with torch.device("meta"):
-            model = config.model_spec.model.build()
-        (folder / "parameters.txt").write_text(f"{sum(p.numel() for p in model.parameters()) / 1e9:.4f}")
-
-    return check
 
 
 def main() -> None:
