@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
+import meshwright as mw
+from core.loading import read_mapping
 from evidence.command import command
 from hwmodels.cluster import Cluster, clusters
+from meshwright.questions.scenarios import shipped_scenarios
 from planner.mixed import search_mixed
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.flexsp import dealt_by_program
@@ -38,6 +41,8 @@ ROWS = 2, 4, 8
 """Packed rows of a replica and step; the trace does not say how many."""
 LONGEST = 0.05, 0.1, 0.2, 0.3, 0.5
 """Shares of tokens in documents of 32K tokens, the others of 500: the tail is not printed either."""
+HOLMES = "groups-gpt-7.5b"
+"""Two groups of nodes whose networks meet only over Ethernet."""
 NODES = {(4, 12): 2.0, (10, 30): 5.0, (16, 48): 10.0}
 """Nodes of 8 A100 and of 8 V100 (Sailor, arXiv 2504.17096: 1.6, 7.7, 17.4 s), and the CPU seconds asked."""
 
@@ -101,6 +106,15 @@ def mixed_question(a100: int, v100: int) -> dict[str, Any]:
     }
 
 
+def searched_holmes() -> tuple[float, str]:
+    """Gain of a pipeline over both networks over replicas on each, and what `plan` ranks first."""
+    path = shipped_scenarios()[HOLMES]
+    (pipeline,) = mw.whatif(HOLMES).to_dict()["variations"]
+    first = search_mixed(read_mapping(path), str(path), path.parent, 1).plans[0]
+    gain = 1.0 / (1.0 + pipeline["step_time_change"])
+    return gain, "stages" if "stages" in first.data["placement"] else "replicas"
+
+
 @command
 def main() -> None:
     """Print the figures."""
@@ -142,3 +156,5 @@ def main() -> None:
         spent = time.process_time() - start
         words = f"{spent:.1f} s of CPU ({asked_s:g} asked), a step of {first.step.seconds:.2f} s"
         print(f"search over {question['gpus']} GPUs: {words}")
+    gain, placed = searched_holmes()
+    print(f"Holmes, 7.5B over two networks: {gain:.2f} (1.39 published, 1.25 to 1.5 asked), plan: {placed}")
