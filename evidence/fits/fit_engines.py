@@ -70,6 +70,8 @@ SCALE = np.array([27e-6, 2.4e-6, 15e-6, 0.36, 25e-3, 800e-6])
 """Their scale: spreads of levels are shares of it."""
 FLOOR = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
 PROMPTS = CONSTANTS.index("prefill_factor")
+LEAST_SLOPE = 0.01
+"""Least change of a row's error by which it tells of the factor of prompts, for a change by its scale."""
 HIDES = np.array([name == "eager_layer_s" for name in CONSTANTS])
 NOISE = {FIRST: (0.25, 0.15), REST: (0.08, 0.04), RATE: (0.08, 0.04), OFFLINE: (0.15, 0.3), MOST: (0.15, 0.3)}
 """Relative errors that the fit takes for granted, by kind of metric: of a row, and those that all rows of one
@@ -155,6 +157,16 @@ class Fit:
         return self.solved(left)
 
     @cached_property
+    def tell_of_prompts(self) -> set[Hashable]:
+        """Classes of an engine's versions with one scheduling policy whose rows' errors vary with the factor
+        of prompts; servers that take whole prompts from the prefix cache say nothing of it."""
+        return {
+            prompts_of(group)
+            for group, entry in zip(self.groups, self.evidence, strict=True)
+            if len(entry.errors) and np.any(np.abs(entry.slopes[:, PROMPTS]) > LEAST_SLOPE)
+        }
+
+    @cached_property
     def without_models(self) -> dict[str, dict[Group, np.ndarray]]:
         """Constants without each model."""
         names = {entry.setup.model.name for rows in self.rows for entry in rows}
@@ -182,6 +194,11 @@ class Fit:
             lost = np.outer(1.0 - SHARES, some.slopes[:, LAYER] * times[group][LAYER] / SCALE[LAYER])
             off = np.expm1(some.errors + some.slopes @ at - lost)
             yield LeftOutErrors(TimesClass.of(group), model, off)
+
+
+def prompts_of(group: Group) -> Hashable:
+    """What groups share whose rows may tell of each other's prompts."""
+    return group.family, *group[1:]
 
 
 def _noise(rows: Sequence[Rows]) -> Noise:
@@ -308,28 +325,27 @@ def left_out(
 
 
 def to_ship(
-    rows: dict[Group, list[Rows]],
     times: dict[Group, np.ndarray],
     share: Callable[[Group], float],
     unseen: Mapping[Group, float],
     worse: Container[TimesClass],
+    tell_of_prompts: Container[Hashable],
 ) -> dict[Group, np.ndarray]:
     """Constants that presets ship.
 
     Effects of other classes may add up to prompts that are faster than their kernels; a class ships that
-    only if it has rows.
+    only if its rows say so.
 
     Args:
-        rows: by group.
         times: constants as fitted.
         share: of the time a layer that models left out confirm, by group.
         unseen: the time a layer as other models say it, by group.
         worse: classes that kernels alone predict better, which ship no time a layer.
+        tell_of_prompts: see `Fit.tell_of_prompts`.
     """
     ships = scaled(times, lambda group: 0.0 if TimesClass.of(group) in worse else share(group), unseen)
-    seen = {TimesClass.of(group) for group, same in rows.items() if same}
     for group, values in ships.items():
-        if TimesClass.of(group) not in seen:
+        if prompts_of(group) not in tell_of_prompts:
             values[PROMPTS] = max(values[PROMPTS], 1.0)
     return ships
 
@@ -368,7 +384,8 @@ def main(
     both = {what: left_out(every, fit, what, models) for what in ("model", *leave_out)}
     outside = {what: off for what, (off, _) in both.items()}
     unseen = layer_s_unseen(models, fit.without_models)
-    ships = to_ship(every, fit.times, shares_without(models), unseen, worse_than_alone(*both["model"]))
+    worse = worse_than_alone(*both["model"])
+    ships = to_ship(fit.times, shares_without(models), unseen, worse, fit.tell_of_prompts)
     ships |= {group: shipped(group) for group in every if group.engine not in presets}
     print(f"fitted, in the sample: {summary(errors_of(rows, fit.times))}")
     inside = errors_of(rows, ships)

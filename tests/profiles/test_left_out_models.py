@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evidence.fits.fit_engines import PROMPTS, to_ship
+from evidence.fits.fit_engines import LEAST_SLOPE, PROMPTS, Fit, prompts_of, to_ship
 from evidence.fits.left_out_errors import CONSTANTS, Cell
 from evidence.fits.left_out_models import (
     FEWEST,
@@ -20,6 +20,7 @@ from evidence.fits.left_out_models import (
     shares_without,
     worse_than_alone,
 )
+from evidence.fits.pooled import LinearErrors, Noise
 from evidence.fits.served_rows import REST, Group
 
 DENSE = Group("vllm-0.19", "dense", "fp8", "")
@@ -123,10 +124,23 @@ def test_a_class_of_enough_rows_that_kernels_alone_predict_better_is_worse():
     assert worse_than_alone(ours, alone) == {TimesClass.of(DENSE)}
 
 
-def test_a_worse_class_ships_no_time_a_layer_and_one_without_rows_no_faster_prompts():
-    rows = {DENSE: ["row"], DENSE._replace(engine="vllm-0.15"): [], OTHER: []}
-    times = {group: np.full(len(CONSTANTS), 0.8) for group in rows}
-    ships = to_ship(rows, times, lambda group: 0.5, {}, {TimesClass.of(OTHER)})
-    assert [values[LAYER] for values in ships.values()] == [0.4, 0.4, 0.0]
-    # Another version of the class has rows.
-    assert [values[PROMPTS] for values in ships.values()] == [0.8, 0.8, 1.0]
+def test_a_worse_class_ships_no_time_a_layer_and_one_whose_rows_do_not_tell_no_faster_prompts():
+    groups = [DENSE, DENSE._replace(engine="vllm-0.15"), DENSE._replace(engine="vllm-0.12"), OTHER]
+    times = {group: np.full(len(CONSTANTS), 0.8) for group in groups}
+    ships = to_ship(times, lambda group: 0.5, {}, {TimesClass.of(OTHER)}, {prompts_of(DENSE)})
+    assert [values[LAYER] for values in ships.values()] == [0.4, 0.4, 0.4, 0.0]
+    # Rows of 0.19 tell of 0.15, and not of 0.12, whose host does not run ahead.
+    assert [values[PROMPTS] for values in ships.values()] == [0.8, 0.8, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("slope", "told"), [(2.0 * LEAST_SLOPE, {prompts_of(DENSE)}), (0.0, set())])
+def test_rows_whose_errors_do_not_vary_with_prompts_do_not_tell_of_them(slope, told):
+    slopes = np.ones((1, len(CONSTANTS)))
+    slopes[0, PROMPTS] = slope
+    noise = Noise(np.ones(1), np.ones(1), np.zeros(1, dtype=np.int64))
+    fit = Fit.__new__(Fit)
+    fit.groups = [DENSE, OTHER]
+    fit.evidence = [
+        LinearErrors(np.ones(len(CONSTANTS)), np.zeros(rows), slopes[:rows], noise) for rows in (1, 0)
+    ]
+    assert fit.tell_of_prompts == told
