@@ -1,6 +1,6 @@
 """Measured latencies and energies of diffusion models beside predictions, each model left out of the fit.
 
-    python -m evidence.accuracy.diffusion_rows DIFFUSION.csv [--table] [--constants]
+    python -m benchmarks.diffusion_rows DIFFUSION.csv [--table] [--constants]
 
 Constants of the library (`simulator/diffusion/libraries/xdit.yaml`) are fitted on ML.ENERGY's rows of all
 *other* models, and the row is predicted with them: host times of the library, and by device the time of

@@ -1,6 +1,6 @@
 """Encoder pools that SGLang measured beside predictions.
 
-    python -m evidence.accuracy.encoder_pools
+    python -m benchmarks.encoder_pools
 
 Rows are in `encoder_pools.yaml` with their source. A prediction knows devices, images, lengths, clients and
 whether embeddings go over the links alone (RDMA) or through host memory, as by the tokenizer or the

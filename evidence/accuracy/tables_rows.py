@@ -1,6 +1,6 @@
 """Steps of recommendation models that MLPerf's logs print, and predictions; nothing is fitted.
 
-    python -m evidence.accuracy.tables_rows
+    python -m benchmarks.tables_rows
 
 Copied tables are those under HugeCTR's DP_SHARDING_THRESHOLD of the run, in bytes (0.0125 and 0.008 GiB).
 """

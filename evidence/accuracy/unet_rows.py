@@ -1,6 +1,6 @@
 """Images of U-Nets that others measured, and predictions; no constant of `xdit` is fitted on them.
 
-    python -m evidence.accuracy.unet_rows
+    python -m benchmarks.unet_rows
 
 The time of convolutions in an engine (`simulator/diffusion/libraries/tensorrt.yaml`) is chosen on the rows of
 A100; those of H100 and of RTX 4090 have none but the calibrated kernels' times.

@@ -1,6 +1,6 @@
 """Measured servers of vision-language models beside predictions: ML.ENERGY's image chats.
 
-    python -m evidence.accuracy.vision_servers ../shared/serving/energy.csv.gz
+    python -m benchmarks.vision_servers ../shared/serving/energy.csv.gz
 
 The file has the batch that ran, output tokens and the median gap of Qwen3-VL on H100 and B200 (vLLM 0.11.1).
 Pictures and prompts are not in it: one picture of 400 tokens and 100 tokens of text are taken (assumed; the

@@ -202,6 +202,21 @@ def test_links_between_pages_lead_to_files():
             assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def anchors(page):
+    """Names by which links reach a page's headings."""
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = [
+        re.sub(r"[`*]|\]\([^)]*\)|\[", "", line) for line in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    ]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_into_pages_lead_to_headings():
+    for page in PAGES:
+        for link, anchor in re.findall(r"\]\(([^):#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            assert anchor in anchors(page.parent / link if link else page), f"{page.name}: {link}#{anchor}"
+
+
 def test_every_page_is_in_an_index():
     """docs/README.md lists the pages; docs/serving.md those on serving."""
     indexes = [ROOT / "docs" / name for name in ("README.md", "serving.md", "decisions/README.md")]
