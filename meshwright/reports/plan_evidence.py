@@ -11,8 +11,8 @@ from planner.training.measured_runs import MeasuredRun, NearError, PlanEvidence,
 NAMED_MODELS = 3
 """Models of near runs that are named."""
 UNPROVEN = "unproven"
-"""Mark of a plan that uses a mechanism without a measured run, or whose near runs took far longer than
-predicted."""
+"""Mark of a plan that uses a mechanism without a measured run, that no run is near, or whose near runs took
+far longer than predicted."""
 
 
 def describe_evidence(confidence: Confidence | None, index: int) -> dict[str, Any] | None:
@@ -66,7 +66,7 @@ def short_runs(confidence: Confidence | None) -> str:
     if not evidence.fewest:
         return "no measured run"
     words = f"{evidence.fewest} measured run{'s' * (evidence.fewest > 1)}"
-    return f"{UNPROVEN}, {words} of its parts" if evidence.unproven else words
+    return f"{UNPROVEN}, {words} of its parts" if evidence.unproven or evidence.far_from_runs else words
 
 
 def evidence_words(confidence: Confidence | None, index: int) -> dict[str, str]:
@@ -80,6 +80,8 @@ def evidence_words(confidence: Confidence | None, index: int) -> dict[str, str]:
     words = [lacking or f"at least {counted_runs(evidence)} of each mechanism"]
     if evidence.nearest is not None:
         words.append(f"nearest {run_words(evidence.nearest)}")
+    if evidence.far_from_runs:
+        words.append("no run trained experts of about its widths in its number format")
     if evidence.near_error is not None:
         words.append(near_words(evidence.near_error))
     if evidence.promise is not None and evidence.promise.beyond:

@@ -174,6 +174,11 @@ def unproven_words(confidence: Confidence, setting: Setting) -> list[str]:
             f"{', '.join(named)}."
         )
     words += beyond_words(confidence)
+    if confidence.evidence and confidence.evidence[0].far_from_runs:
+        words.append(
+            f"All plans are unproven: no run of {where} trained experts of about these widths in this number "
+            "format."
+        )
     off = confidence.evidence[0].near_error if confidence.evidence else None
     if off is not None and off.too_fast:
         words.append(

@@ -176,6 +176,7 @@ class PlanEvidence:
         apart: pairs of mechanisms that were measured, but never together.
         near_error: how runs near the setting were predicted; None with fewer than ``FEWEST_NEAR``.
         promise: the plan beside the fastest run near it; None without a run near.
+        far_from_runs: whether the model has experts and no run near the setting was measured.
     """
 
     runs: Mapping[str, int]
@@ -184,6 +185,7 @@ class PlanEvidence:
     apart: tuple[str, ...] = ()
     near_error: NearError | None = None
     promise: Promise | None = None
+    far_from_runs: bool = False
 
     @property
     def fewest(self) -> int:
@@ -202,9 +204,10 @@ class PlanEvidence:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a mechanism lacks a run, or runs near the plan did not keep or reach what it promises."""
+        """Whether a mechanism lacks a run, or no run near the plan kept and reached what it promises."""
         late = self.near_error is not None and self.near_error.too_fast
-        return bool(self.unproven) or late or (self.promise is not None and self.promise.beyond)
+        beyond = self.promise is not None and self.promise.beyond
+        return bool(self.unproven) or late or beyond or self.far_from_runs
 
     @property
     def marked(self) -> bool:
@@ -276,6 +279,9 @@ class RunEvidence:
             tuple(self._apart(used)),
             _errors_of(run for run in self.near_runs if together <= run.mechanisms) or self.near_error,
             None if utilisation is None else self._promise(utilisation),
+            # Kernels of dense models lie on common tables: without near runs 86 % of first choices are inside
+            # their bands, of models with experts 75 % (docs/choices.md).
+            self.setting.model.moe is not None and not self.near_runs,
         )
 
     @cached_property

@@ -140,6 +140,21 @@ def test_a_promise_is_judged_by_the_model_that_was_measured_on_the_device():
     assert RunEvidence(setting(), [other, elsewhere]).of(plan, 0.45).promise.run == other
 
 
+def test_experts_far_from_all_runs_are_doubtful_and_dense_models_are_not():
+    """Runs had all mechanisms, but none with experts of these widths in this number format."""
+    experts, plan = setting("mixtral-8x7b"), Plan(data=8, expert=8, zero=1)
+    words = "; ".join(mechanisms(experts, plan))
+    same, narrow = (
+        run(words, experts=True, hidden=hidden, feed_forward=width)
+        for hidden, width in ((4096, 14336), (2048, 768))
+    )
+    for listed, far in (([same, narrow], False), ([narrow], True)):
+        found = RunEvidence(experts, listed).of(plan, 0.4)
+        assert found.unproven == () and (found.far_from_runs, found.marked) == (far, far)
+    dense = RunEvidence(setting(), [run("16 bits; ZeRO-1", hidden=16384)]).of(Plan(data=16, zero=1), 0.4)
+    assert not dense.far_from_runs and not dense.marked
+
+
 def test_adapters_are_evidence_for_adapters_alone():
     tuned = setting()
     tuned = replace(tuned, training=tuned.training.model_copy(update={"adapter": Adapter(rank=16)}))
