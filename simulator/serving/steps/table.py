@@ -100,6 +100,10 @@ class IterationTable:
         self.window = window_of(price)
         self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
         """By tokens of each decoding sequence, and number of them."""
+        self._longer_chunks: dict[tuple[int, int], float] = {}
+        """Seconds of chunks outside the grid: routers ask the same whole prompt of each replica."""
+        self._larger_steps: dict[int, float] = {}
+        """Seconds of products of more tokens than a step may have."""
         if like is None:
             self._price_rank()
             self._price_attention()
@@ -210,7 +214,11 @@ class IterationTable:
     def _chunk_s(self, queries: int, before: int) -> float:
         lines, below_x, below_y, y, widths = self._chunk_lines
         if queries >= len(below_x) or before >= len(below_y):
-            return float(self.price.prefill_attention(queries, queries + before))
+            seconds = self._longer_chunks.get((queries, before))
+            if seconds is None:
+                seconds = float(self.price.prefill_attention(queries, queries + before))
+                self._longer_chunks[queries, before] = seconds
+            return seconds
         first, width, low, high = lines[below_x[queries]]
         j = below_y[before]
         u = (queries - first) / width
@@ -223,8 +231,12 @@ class IterationTable:
         table = self._padded_s if padded else self._mixed_s
         if tokens < len(table):
             return table[tokens]
-        ranks = self.price.pool.data
-        return float(self.price.linear(tokens) + self.price.experts(tokens * ranks))
+        seconds = self._larger_steps.get(tokens)
+        if seconds is None:
+            ranks = self.price.pool.data
+            seconds = float(self.price.linear(tokens) + self.price.experts(tokens * ranks))
+            self._larger_steps[tokens] = seconds
+        return seconds
 
     def _around_at(self, sequences: int) -> float:
         if sequences < len(self._around):

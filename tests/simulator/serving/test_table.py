@@ -98,12 +98,12 @@ def test_parts_add_up_to_the_step(table):
 
 def test_outside_its_range_the_table_prices_in_full():
     table = made("dense")
-    tokens = table.max_tokens + 1000
-    price = table.price
-    kernels = float(price.linear(tokens)) + float(price.head(1))
-    kernels += float(price.prefill_attention(tokens, tokens))
-    expected = float(price.around(1)) + table.prefill_factor * kernels
-    assert table.step([(tokens, 0)], 0, 0) == pytest.approx(expected, rel=0.02)
+    most, price = table.max_tokens, table.price
+    for tokens, before in ((most + 1000, 0), (most + 1000, 4000), (most + 3000, 0), (most + 1000, 0)):
+        kernels = float(price.linear(tokens)) + float(price.head(1))
+        kernels += float(price.prefill_attention(tokens, tokens + before))
+        expected = float(price.around(1)) + table.prefill_factor * kernels
+        assert table.step([(tokens, before)], 0, 0) == pytest.approx(expected, rel=0.02)
 
 
 def test_ranks_in_lockstep_take_as_long_as_the_slowest():
