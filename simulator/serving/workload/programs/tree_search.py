@@ -65,20 +65,22 @@ class TreeSearch(Program):
             leaves: all of a step.
             shares: their rewards, which add up to one, shape (leaves,).
         """
-        total = len({span for leaf in leaves for span in leaf.spans}) or 1
-        spans: set[int] = set()
-        left, order = set(range(len(leaves))), []
-        worth, best_worth, count = 0.0, -np.inf, 1
-        while left:
-            gains = {
-                leaf: shares[leaf] - self.price * len(set(leaves[leaf].spans) - spans) / total
-                for leaf in left
-            }
-            best = max(left, key=lambda index: (gains[index], -index))
+        holders: dict[int, list[int]] = {}
+        for index, leaf in enumerate(leaves):
+            for span in set(leaf.spans):
+                holders.setdefault(span, []).append(index)
+        total = len(holders) or 1
+        unshared = np.array([len(set(leaf.spans)) for leaf in leaves])
+        worth, best_worth, count, order = 0.0, -np.inf, 1, []
+        for _ in leaves:
+            gains = shares - self.price * unshared / total
+            gains[order] = -np.inf
+            best = int(gains.argmax())
             order.append(best)
-            left.remove(best)
-            spans |= set(leaves[best].spans)
             worth += gains[best]
+            for span in leaves[best].spans:
+                if span in holders:
+                    unshared[holders.pop(span)] -= 1
             if worth > best_worth + 1e-12:
                 best_worth, count = worth, len(order)
         return sorted(order[:count])
