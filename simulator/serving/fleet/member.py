@@ -16,7 +16,7 @@ from simulator.serving.setting import PoolSetting
 from simulator.serving.workload.request import Request
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """A replica of the fleet."""
 
