@@ -29,7 +29,8 @@ QUICK = (
     "planner/training/test_rules.py",
     "simulator/engine",
     "simulator/faults",
-    "simulator/ops",
+    "simulator/ops/test_context.py",
+    "simulator/ops/test_linear_attention.py",
     "simulator/runs/test_closed_form.py",
     "simulator/serving/test_engines.py",
     "simulator/training/test_boundary.py",
@@ -37,7 +38,7 @@ QUICK = (
     "test_imports.py",
     "test_names.py",
 )
-"""Modules and folders of `pytest -m quick`: one or two of each package, some fifteen seconds in all."""
+"""Modules and folders of `pytest -m quick`: one or two of each package, ten seconds in all."""
 QUICK_PATHS = tuple(ROOT / name for name in QUICK)
 
 

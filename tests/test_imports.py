@@ -57,7 +57,7 @@ def test_planning_needs_no_torch_and_no_solver():
 
 
 SERVED = (
-    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5"
+    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 1 --isl 1000 --osl 200 --rate 2 --ttft 0.5"
 )
 MOST_MODULES = {
     "--help": 40,
@@ -83,8 +83,9 @@ def modules_of(words: str) -> set[str]:
 
 @pytest.mark.parametrize("words", list(MOST_MODULES), ids=["help", "train", "serve"])
 def test_a_command_imports_few_modules(words):
-    modules_of(words)  # fills the cache
     modules = modules_of(words)
+    if "yaml" in modules:  # parsed files were not cached yet
+        modules = modules_of(words)
     ours = sum(name.split(".")[0] in ALLOWED for name in modules)
     assert MOST_MODULES[words] // 2 < ours <= MOST_MODULES[words]
     assert "yaml" not in modules  # parsed files are cached
