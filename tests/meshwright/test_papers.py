@@ -255,6 +255,49 @@ def shown_on_the_page(line, share):
     )
 
 
+UNSAID = {
+    "serve-cacheblend-7b": 3,
+    "serve-deepflow-starts": 12,
+    "serve-distserve-13b": 1,
+    "serve-flexllm-8b": 2,
+    "serve-infinite-llm-7b": 1,
+    "serve-instinfer-13b": 1,
+    "serve-iso-30b": 1,
+    "serve-llumnix-7b": 1,
+    "serve-long-context-34b": 7,
+    "serve-marlin-7b": 3,
+    "serve-nanoflow-70b": 3,
+    "serve-punica-7b": 3,
+    "serve-speculation-batch-7b": 7,
+    "serve-streaming-30b": 4,
+    "serve-swiftkv-70b": 1,
+}
+"""How many of a scenario's figures on the pages its head does not say, where it leaves any out."""
+
+
+def shown_figures(scenario):
+    """Simulated figures of a scenario's claims on the pages, which the tests above hold to the runs."""
+    cells = [line.split(" | ") for page in (PAGE, SERVING_PAGE, TIERS_PAGE) for line in page.splitlines()]
+    simulated = [row[-2] for row in cells if row[0] == f"| `{scenario}`"]
+    return [float(figure) for words in simulated for figure in re.findall(r"\d+\.\d+", words)]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *SERVED, *TIERED])
+def test_the_head_of_a_scenario_says_what_comes_out_now(name):
+    """Within 5 %, as a figure or in percent more or less; no gain goes without saying."""
+    answer = question_of(shipped_scenarios()[f"papers/{name}"]).partition("Answer:")[2]
+    said = [float(figure.replace(",", "")) for figure in re.findall(r"\d[\d,]*(?:\.\d+)?", answer)]
+    unsaid = [
+        figure
+        for figure in shown_figures(name)
+        if abs(figure - 1) >= serving_papers.LEAST_GAIN
+        and not any(
+            abs(each - figure) < 0.05 * figure or abs(each - 100 * abs(figure - 1)) < 1 for each in said
+        )
+    ]
+    assert len(unsaid) == UNSAID.get(name, 0), f"the head says {said}; the pages {unsaid}"
+
+
 @pytest.mark.parametrize("answer", [0, 1, 100, 254, 255])
 @pytest.mark.parametrize("start", [None, 0, 1, 99, 100, 101, 254, 255, 300])
 def test_a_search_ends_at_the_same_place_wherever_it_begins(answer, start):
