@@ -56,9 +56,7 @@ def test_planning_needs_no_torch_and_no_solver():
     assert done.stdout.strip() == "[]"
 
 
-SERVED = (
-    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 1 --isl 1000 --osl 200 --rate 2 --ttft 0.5"
-)
+SERVED = "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 1 --isl 1000 --osl 200 --rate 2 --ttft 0.5"
 MOST_MODULES = {
     "--help": 40,
     "plan --model gpt3-175b --cluster dgx-a100-80gb --gpus 1024 --seq-len 2048 --global-batch 1536": 330,
