@@ -6,6 +6,11 @@ from typing import Any
 
 from meshwright.reports.units import per_second, percent
 from planner.serving.engine_check import CHECKED, Check
+from planner.serving.lasting import requests_in_graphs
+from planner.serving.search import ServingSearch
+
+LONGEST = 1e7
+"""Requests after which no replica is expected to run on as it was."""
 
 
 def describe_check(look: Check | None) -> dict[str, Any]:
@@ -39,6 +44,17 @@ def checked_words(look: Check | None) -> list[str]:
         f"({_gap(look.search.plans[place].goodput, plan.goodput)}). "
         f"Its rate is the goodput; it ranks {1 + place}."
         for plan, place in look.replaced
+    ]
+
+
+def graphs_words(search: ServingSearch) -> list[str]:
+    """A line for each deployment whose decodes leave the captured graphs in time."""
+    left = {plan.describe(): requests_in_graphs(search.question, plan) for plan in search.plans}
+    return [
+        f"{words} has two states at its rate: its batches outgrow the captured graphs after about "
+        f"{count:,.0f} requests, and decodes are slower from then on."
+        for words, count in left.items()
+        if count < LONGEST
     ]
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.pictures import searched_pictures
 from meshwright.reports.searched_fields import searched_fields
-from meshwright.reports.serving_checked import checked_words, describe_check
+from meshwright.reports.serving_checked import checked_words, describe_check, graphs_words
 from meshwright.reports.serving_columns import MISSES, plan_cells, plan_figures
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.serving_shortfall import falls_short, shortfall_words, stored_formats
@@ -149,7 +149,8 @@ def deployment_tables(
     rows = list(zip(*columns.values(), strict=True))
     ranking = table(list(columns), rows, _title(search), left=2 + more)
     verdict = _shortfall(search) or serving_headline(search)
-    tables = [*verdict, ranking, *_missing(search), *checked_words(look), *_most_words(search), *_gap(search)]
+    tables = [*verdict, ranking, *_missing(search), *checked_words(look), *graphs_words(search)]
+    tables += [*_most_words(search), *_gap(search)]
     tables += [*_choices(search), *_variants(search), _basis(search, more)]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]

@@ -28,7 +28,7 @@ from simulator.serving.steady.prompt_spells import joined_together
 from simulator.serving.steady.small_batches import mean_steps
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
-from simulator.serving.steady.two_states import left_share
+from simulator.serving.steady.two_states import passage
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
 
 Array = NDArray[np.float64]
@@ -90,6 +90,8 @@ class RateCurve:
     """Decode time of a request beside as many as slots hold."""
     met: Array
     """Share of time that prompts take from decodes, over the most that they may take."""
+    lasts: Array
+    """Arrivals at all replicas until batches outgrow the graphs; infinite where they stay, or did."""
     watts: Array
     lanes: Array
     ranks: Array
@@ -112,6 +114,15 @@ class RateCurve:
     def highest(self) -> Array:
         """Rate at which decodes fill all slots, requests a second of a whole replica; shape (cases,)."""
         return self.rate[-1] * self.lanes
+
+    def lasting(self, rate: float) -> Array:
+        """Arrivals at all replicas until batches outgrow the graphs, shape (cases,); see ``lasts``.
+
+        Args:
+            rate: requests a second of a whole replica.
+        """
+        passed = np.sum(self.rate < rate / self.lanes, axis=0)
+        return self.lasts[np.minimum(passed, POINTS - 1), np.arange(self.slots.size)]
 
     @classmethod
     def joined(cls, curves: Sequence[Self]) -> Self:
@@ -271,6 +282,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "longest_s": longest,
         # Spells of prompts end; what they may take is the load of full steps.
         "met": np.where(first, 0.0, meeting * delay / MOST_INTERFERENCE),
+        "lasts": np.full_like(slots, np.inf),
         "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),
     }
     points = {
@@ -314,8 +326,9 @@ def _of_two_states(
     # The mean batch before the jump meets longer steps by chance: prompts take as they do farther off.
     here, far = both(taken)
     here = np.minimum(here[-1] * rate / np.maximum(rate[-1], 1e-9), MOST_INTERFERENCE)
-    share = left_share(cases, around, riser, some, rate, (here, np.minimum(far, MOST_INTERFERENCE)))
+    share, arrivals = passage(cases, around, riser, some, rate, (here, np.minimum(far, MOST_INTERFERENCE)))
     mixed = {name: values.copy() for name, values in points.items()}
+    mixed["lasts"][nearer, some] = arrivals
     for name in LEFT:
         here, far = both(points[name])
         mixed[name][nearer, some] = here + share * (far - here)

@@ -32,10 +32,11 @@ FARTHEST = 500.0
 """Logarithm of the least chance over the largest."""
 
 
-def left_share(
+def passage(
     cases: Cases, around: Array, riser: Ints, some: Ints, rates: Array, taken: tuple[Array, Array]
-) -> Array:
-    """Share of a run that batches spend above the jump, shape (rates, some).
+) -> tuple[Array, Array]:
+    """Share of a run that batches spend above the jump, and arrivals until an empty batch passes it; infinite
+    where batches are above it for less than half of all time. Of shape (rates, some).
 
     Args:
         cases: the loads, all of them at each point.
@@ -73,7 +74,7 @@ def left_share(
     # Two states forget where they began as an exponential; its mean over the part that is not skipped.
     times = np.clip(RUN / (arrivals * np.maximum(settled, 1e-300)), 1e-6, FARTHEST)
     start = (np.exp(-SKIPPED * times) - np.exp(-times)) / (times * (1.0 - SKIPPED))
-    return settled * (1.0 - np.minimum(start, 1.0))
+    return settled * (1.0 - np.minimum(start, 1.0)), np.where(settled > 0.5, arrivals, np.inf)
 
 
 def _priced(cases: Cases, around: Array, riser: Ints, some: Ints) -> tuple[Array, Array, Array]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from simulator.serving.steady.two_states import RUN, SKIPPED, left_share
+from simulator.serving.steady.two_states import RUN, SKIPPED, passage
 
 GAPS, JUMP, SLOTS, POINTS = 100, 60, 300, 32
 HIGHEST = JUMP / (GAPS * (2e-3 + 5e-5 * JUMP))
@@ -43,6 +43,6 @@ def test_a_run_of_equal_outputs_leaves_small_batches_after_the_passage_of_a_chai
     riser = np.array([int(np.searchsorted(around[:, 0], JUMP)) - 1])
     cases = SimpleNamespace(slots=np.full(POINTS, SLOTS), gaps=GAPS, shared=1.0, decode_steady=seconds)
     taken, rates = np.zeros((1, 1)), np.full((1, 1), part * HIGHEST)
-    share = left_share(cases, around, riser, np.array([0]), rates, (taken, taken))  # pyright: ignore
+    share, _ = passage(cases, around, riser, np.array([0]), rates, (taken, taken))  # pyright: ignore
     runs = [run(part * HIGHEST, seed) for seed in range(8)]
     assert float(share[0, 0]) == pytest.approx(np.mean(runs), abs=0.15)
