@@ -96,12 +96,14 @@ class Looking:
             return
         rows, members = self.targets(takers).rows, self._members
         due = self._due(rows, time)
-        for index in due:
-            members[index].replica.advance(time)
         if reads_kv:
-            due = sorted(self._unsettled.intersection(rows).union(due))
+            due = sorted(due.union(self._unsettled & rows.keys()))
             for index in due:
-                members[index].replica.settle(time)
+                members[index].replica.catch_up(time)
+        else:
+            due = sorted(due)
+            for index in due:
+                members[index].replica.advance(time)
         for index in due:
             end = members[index].replica.next_s
             if end < inf:
@@ -110,8 +112,8 @@ class Looking:
             readings.changed.update(due)
         self._unsettled.difference_update(due)
 
-    def _due(self, rows: dict[int, int], time: float) -> list[int]:
-        """Replicas that take requests and whose next step ends before a time, by index."""
+    def _due(self, rows: dict[int, int], time: float) -> set[int]:
+        """Indices of the replicas that take requests and whose next step ends before a time."""
         ends, due, others = self.ends, set(), []
         while ends and ends[0][0] < time:
             end, index = heappop(ends)
@@ -122,4 +124,4 @@ class Looking:
                     others.append((end, index))
         for entry in others:
             heappush(ends, entry)
-        return sorted(due)
+        return due

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 from simulator.serving.adapters import AdapterStore
 from simulator.serving.fleet.transfer import TransferEnd
 from simulator.serving.replica.base import StepLoop
 from simulator.serving.replica.meter import Meter
-from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting
 from simulator.serving.workload.request import Request
 
@@ -79,11 +76,7 @@ class Member:
         """Sequences waiting."""
         return self.replica.queue
 
-    @property
-    def _waiting(self) -> Iterable[Sequence]:
-        """Sequences waiting, of all ranks."""
-        queues = self.replica.queues
-        return queues[0] if len(queues) == 1 else chain(*queues)
+    # Routers ask often: loops take a fifth of the time of sums over one cache and no sequence.
 
     @property
     def running(self) -> int:
@@ -96,24 +89,27 @@ class Member:
         tokens = 0
         for batcher in self.replica.batchers:
             tokens += batcher.kv_tokens
-        for sequence in self._waiting:
-            tokens += sequence.target
+        for queue in self.replica.queues:
+            for sequence in queue:
+                tokens += sequence.target
         return tokens
 
     @property
     def queued_s(self) -> float:
         """Seconds to compute the prompts of the sequences waiting, each alone."""
         seconds, steps = 0.0, self.pool.costs.steps
-        for sequence in self._waiting:
-            seconds += steps.step(((sequence.target, 0),), 0, 0)
+        for queue in self.replica.queues:
+            for sequence in queue:
+                seconds += steps.step(((sequence.target, 0),), 0, 0)
         return float(seconds)
 
     @property
     def queued_output(self) -> int:
         """Output tokens of the sequences waiting."""
         tokens = 0
-        for sequence in self._waiting:
-            tokens += sequence.output
+        for queue in self.replica.queues:
+            for sequence in queue:
+                tokens += sequence.output
         return tokens
 
     @property
@@ -137,12 +133,12 @@ class Member:
     @property
     def free_blocks(self) -> int:
         """Free KV blocks of all ranks, less the demand of waiting sequences; negative where it is more."""
-        # A loop takes a fifth of the time of sums over one cache and no sequence, and routers ask often.
-        free, block = 0, self.pool.options.block_tokens
-        for kv in self.replica.caches:
+        free, replica = 0, self.replica
+        for kv in replica.caches:
             free += kv.free
-        for sequence in self._waiting:
-            free -= sequence.target // block + 1
+        for queue in replica.queues:
+            for sequence in queue:
+                free -= sequence.target // self.pool.options.block_tokens + 1
         return free
 
     @property
@@ -156,11 +152,17 @@ class Member:
     @property
     def pending(self) -> int:
         """Prompt tokens of its requests that no ended step has computed and no cache holds."""
-        waiting = self._waiting
-        begun = [sequence for batcher in self.replica.batchers for sequence in batcher.prefilling]
-        unread = sum(sequence.target - self.cached(sequence.request) for sequence in waiting)
-        under_way = sum(step.prompt for step in self.replica.planned if step is not None)
-        return under_way + unread + sum(sequence.target - sequence.computed for sequence in begun)
+        tokens, replica = 0, self.replica
+        for step in replica.planned:
+            if step is not None:
+                tokens += step.prompt
+        for batcher in replica.batchers:
+            for sequence in batcher.prefilling:
+                tokens += sequence.target - sequence.computed
+        for queue in replica.queues:
+            for sequence in queue:
+                tokens += sequence.target - self.cached(sequence.request)
+        return tokens
 
     @property
     def used_tokens(self) -> int:

@@ -19,6 +19,9 @@ from simulator.serving.steps.decode_rows import DecodeRows
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload.request import Request
 
+OF_QUEUES = frozenset(("queue", "queued_s", "queued_output"))
+"""Properties of a replica that are 0 where no sequence waits."""
+
 
 class Readings(Targets):
     """`Targets` whose arrays are kept, where there are many.
@@ -38,6 +41,8 @@ class Readings(Targets):
         self.rows = {member.index: row for row, member in enumerate(self.members)}
         self.changed: set[int] = set()
         self._columns: dict[str, Column] = {}
+        self._queued = set(range(len(self.members)))
+        """Rows of the replicas with sequences waiting at the last read."""
         self._caches = [(row, kv) for row, member in enumerate(self.members) for kv in member.replica.caches]
         self._alone = all(kv.alone for _, kv in self._caches)
         self._in_blocks = all(type(kv) is PrefixBlocks for _, kv in self._caches)
@@ -50,17 +55,28 @@ class Readings(Targets):
             return super().column(name)
         columns = self._columns
         if self.changed:
-            rows = self.rows
-            for index in self.changed:
-                row = rows.get(index)
-                if row is not None:
-                    member = self.members[row]
-                    for attribute, values in columns.items():
-                        values[row] = getattr(member, attribute)
+            self._read(row for index in self.changed if (row := self.rows.get(index)) is not None)
             self.changed.clear()
         if name not in columns:
             columns[name] = super().column(name)
         return columns[name]
+
+    def _read(self, rows: Iterable[int]) -> None:
+        """Read the columns of replicas again; those of a queue where sequences wait or waited."""
+        members, queued, columns = self.members, self._queued, self._columns.items()
+        always = [column for column in columns if column[0] not in OF_QUEUES]
+        of_queues = [column for column in columns if column[0] in OF_QUEUES]
+        for row in rows:
+            member = members[row]
+            for name, values in always:
+                values[row] = getattr(member, name)
+            if of_queues and (member.queue or row in queued):
+                for name, values in of_queues:
+                    values[row] = getattr(member, name)
+                if member.queue:
+                    queued.add(row)
+                else:
+                    queued.discard(row)
 
     def cached(self, request: Request) -> Column:
         """See `Targets.cached`."""

@@ -157,6 +157,11 @@ class StepLoop(ABC):
     def settle(self, now: float) -> None:
         """End a running stretch with the step under way, and bring all counters up to that step."""
 
+    def catch_up(self, now: float) -> None:
+        """`advance`, then `settle`."""
+        self.advance(now)
+        self.settle(now)
+
     @abstractmethod
     def uncounted(self, now: float) -> int:
         """Steps of a running stretch that have ended, and that counters do not show yet.

@@ -17,6 +17,7 @@ from simulator.serving.replica.meter import FULL
 from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes
+from simulator.serving.steps.table import IterationTable
 
 SHORTEST_STRETCH = 2
 """Minimum steps of a stretch that is summed in closed form."""
@@ -121,8 +122,16 @@ class Replica(StepLoop):
         """End the running step or stretch, and start the next."""
         self.advance(inf, once=True)
 
-    def advance(self, until: float, once: bool = False) -> None:
-        """Run all steps that end before a time; with ``once``, only the next to end."""
+    def catch_up(self, now: float) -> None:
+        """See `StepLoop.catch_up`."""
+        self.advance(now, cut=now if type(self.steps) is IterationTable else inf)
+        self.settle(now)
+
+    def advance(self, until: float, once: bool = False, cut: float = inf) -> None:
+        """Run all steps that end before a time; with ``once``, only the next to end.
+
+        A step that is under way at ``cut`` begins no stretch: the caller settles then.
+        """
         if self.next_s >= until:
             return
         batcher, kv, waiting, meter, ahead = self.batcher, self.kv, self.waiting, self.meter, self.ahead
@@ -153,17 +162,23 @@ class Replica(StepLoop):
                 now, self._count, self._token_s = inf, 1, -1.0
             else:
                 self._start_s = now
-                now += self._seconds(step)
+                now += self._seconds(step, cut)
             if len(cells) >= FULL:
                 meter.add_up()
             if once:
                 break
         self.next_s = now
 
-    def _seconds(self, step: PlannedStep) -> float:
+    def _seconds(self, step: PlannedStep, cut: float = inf) -> float:
         """Seconds of the step to launch, or of the stretch that it begins."""
         decodes = step.decodes
         if decodes and self.stretches and not (step.firsts or step.chunks or step.leaving or step.preempted):
+            if cut < inf and not (step.copied or step.read_s):
+                # To the bit the first step of the stretch that `settle` would cut to it.
+                seconds = self.steps.step((), decodes, step.kv_tokens)
+                if cut - self._start_s <= seconds:
+                    self._count = 1
+                    return seconds
             more = self._quiet(step)
             if more + 1 >= SHORTEST_STRETCH:
                 first, growth, count = self.steps.stretch(decodes, step.kv_tokens)

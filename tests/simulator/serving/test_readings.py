@@ -7,12 +7,15 @@ import pytest
 
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.readings import Readings
+from simulator.serving.replica.base import StepLoop
+from simulator.serving.replica.replica import Replica
 from simulator.serving.routers.base import Targets
 from simulator.serving.scenario import make_serving
 from simulator.serving.state.owners import Owners
 from simulator.serving.steps.shared_tables import SharedTables
 
 TABLES = SharedTables()
+ARRIVALS_OF_20 = {"kind": "poisson", "rate": 300.0}
 NUMBERS = "load", "queue", "free_blocks", "kv_use", "pending", "used_tokens"
 
 
@@ -81,6 +84,19 @@ def test_arrays_are_what_the_replicas_answer(keys, monkeypatch):
     fleet.run()
     assert len(fleet.records) == 150
     assert Compared.looks >= 150
+
+
+def test_catching_up_is_running_and_settling_to_the_bit(monkeypatch):
+    keys = {"deployment": {"router": "freeness", "replicas": 20}, "workload": {"arrivals": ARRIVALS_OF_20}}
+    setting = make_serving(scenario(**keys), "test", Path(), TABLES)
+    runs = [Fleet(setting) for _ in range(2)]
+    runs[0].run()
+    settled = []
+    monkeypatch.setattr(Replica, "catch_up", lambda *args: settled.append(StepLoop.catch_up(*args)))
+    runs[1].run()
+    assert len(settled) > 150
+    for caught_up, after in zip(*(run.records.columns().values() for run in runs), strict=True):
+        np.testing.assert_array_equal(caught_up, after)
 
 
 def test_owners_follow_what_caches_hold():
