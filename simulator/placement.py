@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -238,7 +239,7 @@ class MixedSetting:
     placement: Placement
     allow: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def layers(self) -> int:
         """Layers that the step trains."""
         return self.model.layers + (

@@ -18,7 +18,6 @@ from planner.serving.pairs import score_deployments
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
-from planner.serving.replica_cases import ReplicaCases
 from planner.serving.roles import Phase, phases
 from planner.serving.scored_deployments import Scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
@@ -213,16 +212,11 @@ def _fastest(table: Scores, order: np.ndarray) -> tuple[ServingPlan, float, floa
     if not len(rows):
         return None
     names, places = np.unique(table.first[rows], return_index=True)
+    # One replica of each, whose curve is drawn.
     candidates = [table.mixed[int(name)] for name in names]
-    cases = ReplicaCases.with_limits(
-        table.question,
-        [phase.shape for phase in candidates],
-        [phase.budget for phase in candidates],
-        [phase.sequences for phase in candidates],
-    )
-    state = cases.state(np.zeros(len(cases)))
-    best = int(np.argmin(state.e2e_s))
-    return table.plan(int(rows[places[best]])), float(state.ttft_s[best]), float(state.tpot_s[best])
+    lone = [phase.cases[phase.place : phase.place + 1].state(np.zeros(1)) for phase in candidates]
+    best = int(np.argmin([float(state.e2e_s[0]) for state in lone]))
+    return table.plan(int(rows[places[best]])), float(lone[best].ttft_s[0]), float(lone[best].tpot_s[0])
 
 
 def _memory(question: ServingQuestion) -> float:

@@ -100,7 +100,10 @@ def _fewest(
     for _ in range(2):
         carried = np.where(rates > 0.0, rates, np.inf)
         counts = np.clip(np.ceil(question.rate / carried * (1.0 - CLOSE)), 1.0, most_replicas)
-        cases = cases.shared_by(np.where(rates > 0.0, counts, cases.replicas))
+        counts = np.where(rates > 0.0, counts, cases.replicas)
+        if np.array_equal(counts, cases.replicas):
+            break
+        cases = cases.shared_by(counts)
         rates = largest_rate(cases)
     return cases, rates
 
