@@ -330,6 +330,16 @@ def nothing_fits(question: ServingQuestion, removed: Mapping[str, int]) -> Infea
     return InfeasibleError(message)
 
 
+def _budget(question: ServingQuestion, options: EngineOptions) -> int:
+    """Most tokens of a step that are tried."""
+    return max(options.token_budget, int(question.fix.get("token_budget", 0)))
+
+
+def rank_key(question: ServingQuestion, pool: Pool, options: EngineOptions) -> tuple[Any, ...]:
+    """What the products of a replica's ranks depend on, on one GPU type."""
+    return pool.tensor, pool.weights, pool.clock_mhz, _budget(question, options), options.max_sequences
+
+
 def make_shape(
     question: ServingQuestion,
     fields: Mapping[str, Any],
@@ -341,7 +351,8 @@ def make_shape(
     Args:
         question: the question.
         fields: degrees and formats.
-        tables: tables by the sharding of layers; shared times are reused, and a new table is added.
+        tables: tables by `rank_key`, and with what attention and experts depend on beside it; shared times
+            are reused, and a new table is added.
         like: table whose shared times are reused: of the same ranks, formats and limits.
 
     Raises:
@@ -352,7 +363,7 @@ def make_shape(
     options = options_of(pool, question.cluster.device)
     options = allowed_options(options, question.model, question.cluster, pool, engine)
     price = StepPrice(question.model, question.cluster, pool, engine)
-    budget = max(options.token_budget, int(question.fix.get("token_budget", 0)))
+    budget = _budget(question, options)
     footprint = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)
     check_fits(price, footprint)
     longest = question.prompt + question.output
@@ -362,15 +373,18 @@ def make_shape(
         )
     context = min(question.model.longest_request, MOST_CONTEXT, int(4 * longest))
     # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
-    sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz, budget, options.max_sequences)
+    ranked = rank_key(question, pool, options)
+    sharded = (*ranked, pool.kv)
     like = like or (None if tables is None else tables.get(sharded))
+    ranks = None if tables is None else tables.get(ranked)
     graphs = price.verified, pool.largest_graph
     same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w, pool.exchange, graphs)
     table = None if tables is None else tables.get(same)
     if table is None:
         chunk = ceil(longest)
-        table = iteration_table(price, budget, options.max_sequences, context, like, longest_chunk=chunk)
+        table = iteration_table(price, budget, options.max_sequences, context, like, chunk, ranks)
     if tables is not None:
+        tables.setdefault(ranked, table)
         tables.setdefault(sharded, table)
         tables.setdefault(same, table)
     token = footprint.kv_token * pool.tensor * pool.pipeline

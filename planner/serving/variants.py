@@ -21,7 +21,7 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.replica_cases import CLOSE, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.roles import LEAST_RATE
-from planner.serving.shapes import ReplicaShape, choices, make_shape
+from planner.serving.shapes import ReplicaShape, choices, make_shape, rank_key
 from simulator.serving.steps.table import IterationTable
 
 Array = NDArray[np.float64]
@@ -70,6 +70,9 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
     narrowed = replace(question.at(question.types[0]), split=False, unasked=False)
     narrowed.__dict__["sample"] = question.sample
     tables: dict[tuple[Any, ...], IterationTable] = {}
+    if len(question.types) == 1 and question.adapters is None:
+        single_shapes = [plan.groups[0].shape for plan in single]
+        tables |= {rank_key(narrowed, shape.pool, shape.options): shape.table for shape in single_shapes}
     variant_shapes, variant_plans = [], []
     for weights, kv in other_formats(question):
         for plan in single:

@@ -57,10 +57,6 @@ class ChunkLines(dict[int, tuple[float, float, list[float], list[float]]]):
         return line
 
 
-SHARED = ("inside_s", "head_s", "decodes", "mixed", "chunks", "overlap_exponent")
-"""What replicas share whose layers are sharded alike."""
-
-
 class IterationTable:
     """`StepTimes` of one kind of replica, from grids.
 
@@ -72,6 +68,7 @@ class IterationTable:
         graphs: captured sizes to which token counts are padded; the engine's where not given.
         like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
             experts only: times of attention, products and sampling are taken from it.
+        ranks: the same, of a replica whose KV may have another format: without times of attention.
         longest_chunk: longest prefill chunk on the grid, where steps have no longer ones.
     """
 
@@ -84,6 +81,7 @@ class IterationTable:
         graphs: NDArray[np.int64] | None = None,
         like: IterationTable | None = None,
         longest_chunk: int | None = None,
+        ranks: IterationTable | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
@@ -104,12 +102,16 @@ class IterationTable:
         """Seconds of chunks outside the grid: routers ask the same whole prompt of each replica."""
         self._larger_steps: dict[int, float] = {}
         """Seconds of products of more tokens than a step may have."""
-        if like is None:
+        ranks = ranks if like is None else like
+        if ranks is None:
             self._price_rank()
+        else:
+            self.inside_s, self.head_s = ranks.inside_s, ranks.head_s
+        if like is None:
             self._price_attention()
         else:
-            for name in SHARED:
-                setattr(self, name, getattr(like, name))
+            self.decodes, self.mixed, self.chunks = like.decodes, like.mixed, like.chunks
+            self.overlap_exponent = like.overlap_exponent
         self._price_tokens()
         self._pad()
         self._listed = False

@@ -1,9 +1,11 @@
 """Other number formats beside an answer."""
 
+import numpy as np
 import pytest
 
 from meshwright.questions.serving import serving_question
 from planner.serving.search import search_serving
+from planner.serving.shapes import choices, make_shape
 
 NONE = dict.fromkeys(("share", "engine", "objective"))
 ASKED = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 32, "isl": 2048, "osl": 256, "rate": 24.0}
@@ -41,3 +43,17 @@ def test_weights_of_16_bits_are_in_the_format_that_the_device_computes_in(cluste
     asked = {**NONE, "model": "llama2-7b", "cluster": cluster, "gpus": 2, "isl": 500, "osl": 150, "rate": 0.5}
     search = search_serving(serving_question(None, {**asked, "ttft": 5.0, "tpot": 0.2}, {}, {}), 3)
     assert {group.shape.pool.weights for plan in search.plans for group in plan.groups} == {stored}
+
+
+@pytest.mark.parametrize("model", ["llama3.1-8b", "deepseek-v3"])
+def test_products_of_ranks_are_those_of_any_format_of_kv(model):
+    asked = {**NONE, **ASKED, **TARGETS, "model": model, "cluster": "dgx-h200", "gpus": 8}
+    question = serving_question(None, asked, {"tensor": 8, "pipeline": 1, "token_budget": 2048}, {})
+    fields, tables = next(choices(question)), {}
+    wide = make_shape(question, fields, tables).table
+    taken, alone = (make_shape(question, {**fields, "kv": "fp8"}, given).table for given in (tables, {}))
+    assert taken.inside_s is wide.inside_s
+    for name in ("tokens_s", "head_s", "padded_s"):
+        np.testing.assert_array_equal(getattr(taken, name), getattr(alone, name))
+    np.testing.assert_array_equal(taken.decodes.z, alone.decodes.z)
+    assert not np.array_equal(taken.decodes.z, wide.decodes.z)
