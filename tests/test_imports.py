@@ -79,6 +79,7 @@ def modules_of(words: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", list(MOST_MODULES), ids=["help", "train", "serve"])
 def test_a_command_imports_few_modules(words):
     modules = modules_of(words)
