@@ -417,8 +417,10 @@ def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array,
     top = np.where(falls[riser, every] > 1.0, np.argmax(within / between, axis=0), 0)
     points[riser, every] = within[top, every]
     riser = np.where(falls[riser, every] > 1.0, riser, -1)
+    if riser.max(initial=-1) < 0:
+        return points.ravel(), seconds.ravel(), riser
     deviation = np.sqrt(within[top, every] / cases.shared[:count])
-    for nearer in range(1, min(NEARER, int(riser.max(initial=0))) + 1):
+    for nearer in range(1, NEARER + 1):
         before = np.maximum(riser - nearer, 0)
         closer = np.maximum(points[before, every], within[top, every] - nearer * deviation)
         points[before, every] = np.where(riser >= nearer, closer, points[before, every])

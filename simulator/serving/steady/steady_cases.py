@@ -406,8 +406,17 @@ def _steps_beside(new: Array, budget: Array, others: Array, verified: Array | fl
     count = np.ceil(new / np.maximum(budget - others * verified, 1.0) - 1e-9)
     limit = np.floor((budget - new / count) / verified + 1e-9)
     limit_before = np.floor((budget - new / np.maximum(count - 1.0, 0.5)) / verified + 1e-9)
-    below = np.where(count > 1.0, 1.0 - poisson_above(others, limit_before + 0.5), 0.0)
-    return count + poisson_above(others, limit + 0.5) - below
+    rise, fall = _chance_above(others, limit), 1.0 - _chance_above(others, limit_before)
+    return count + rise - np.where(count > 1.0, fall, 0.0)
+
+
+def _chance_above(mean: Array, limit: Array) -> Array:
+    """`poisson_above` of whole limits, priced where it is no certainty: of few cases."""
+    chance = np.array(mean > limit, dtype=np.float64)
+    some = np.flatnonzero(np.abs(limit + 0.5 - mean) < 20.0 * (np.sqrt(mean) + 1e-9))
+    if some.size:
+        chance.flat[some] = poisson_above(np.ravel(mean)[some], np.ravel(limit)[some] + 0.5)
+    return chance
 
 
 def _steps_of(spans: Array, varied: Array) -> Array:
