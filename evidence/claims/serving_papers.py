@@ -134,11 +134,13 @@ def gain(claim: ServingClaim, runs: ServingRuns) -> float:
 
 
 def figures_of(claim: ServingClaim, runs: ServingRuns) -> tuple[float, ...]:
-    """The simulated gain or figure; several where a range is measured."""
+    """The simulated gain or figure; several where a range is measured; no bits that processors differ in."""
     if claim.measure:
-        figures = MEASURES[claim.measure](claim, runs)
-        return figures if isinstance(figures, tuple) else (figures,)
-    return pair_gains(claim, runs) if claim.pairs else (gain(claim, runs),)
+        measured = MEASURES[claim.measure](claim, runs)
+        figures = measured if isinstance(measured, tuple) else (measured,)
+    else:
+        figures = pair_gains(claim, runs) if claim.pairs else (gain(claim, runs),)
+    return tuple(round(figure, DIGITS) for figure in figures)
 
 
 def serving_rows(
@@ -148,7 +150,7 @@ def serving_rows(
 
     Args:
         claims: the claims.
-        known: runs of scenarios that are known, to which those of the others are added.
+        runs_of: runs of scenarios, to which those that lack are added.
     """
     runs_of = {} if runs_of is None else runs_of
     yield "| scenario | claim | published | expected | simulated | verdict |"
@@ -168,6 +170,8 @@ def serving_rows(
         yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {words} |"
 
 
+DIGITS = 9
+"""Digits after the point of a simulated figure."""
 LEAST_GAIN = 0.005
 """Distance from 1 below which a printed gain is none."""
 
