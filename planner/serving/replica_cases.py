@@ -42,7 +42,7 @@ HALVES = 12
 """Halvings of the part of a curve in which the largest rate lies."""
 LEAST_RATE = 1e-6
 SAME_RUNG = 1e-6
-"""Part of a step of the ladder that last bits may move a rate by."""
+"""Part of a step of the ladder, or of a rate, that last bits may move a rate by."""
 MOST_CACHED = 0.5
 """Share of KV that idle prefixes keep beside running sequences (assumed)."""
 MOST_CASES = 512

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.arrays import distinct
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.replica_cases import CLOSE, DECODE, MIXED, PREFILL, ROLES
+from planner.serving.replica_cases import DECODE, MIXED, PREFILL, ROLES, SAME_RUNG
 from planner.serving.roles import NEVER, Phase, phases
 from planner.serving.shapes import ReplicaShape
 
@@ -86,7 +86,7 @@ class Scores:
         """Whether the targets hold at the load, for their share of requests; for goodput, at any load."""
         if self.question.objective == "goodput":
             return self.goodput > 0
-        meets = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + 4.0 * CLOSE))
+        meets = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + SAME_RUNG))
         for figure, limit in self._targeted:
             meets = meets & (figure <= limit)
         return meets

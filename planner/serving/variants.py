@@ -19,7 +19,7 @@ from planner.serving.closed_clients import ClosedFigures
 from planner.serving.engine_options import SWITCHES
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.replica_cases import CLOSE, ReplicaCases, largest_rate, ttft_quantile
+from planner.serving.replica_cases import SAME_RUNG, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.roles import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, choices, make_shape, rank_key
 from simulator.serving.steps.table import IterationTable
@@ -102,7 +102,7 @@ def _fewest(
     # More replicas share arrivals better, so the first guess may be one too many or too few.
     for _ in range(2):
         carried = np.where(rates > 0.0, rates, np.inf)
-        counts = np.clip(np.ceil(question.rate / carried * (1.0 - CLOSE)), 1.0, most_replicas)
+        counts = np.clip(np.ceil(question.rate / carried * (1.0 - SAME_RUNG)), 1.0, most_replicas)
         counts = np.where(rates > 0.0, counts, cases.replicas)
         if np.array_equal(counts, cases.replicas):
             break
