@@ -59,6 +59,7 @@ def test_a_tree_is_walked_with_its_workers():
     assert workers == [first + 100] * 3
 
 
+@pytest.mark.slow
 def test_the_number_holds_and_a_tenth_more_does_not(found):
     """One replica carries its number, and misses with 10 % more; each mechanism left out carries fewer."""
     question, row = found.search.question, found.agents.rows[0]

@@ -61,6 +61,7 @@ def test_best_first_and_every_reason_holds(found):
             assert all(mine <= its for mine, its in zip(own, first, strict=True))
 
 
+@pytest.mark.slow
 def test_most_measured_layout_is_shown(found):
     """Wherever it ranks."""
     assert (
