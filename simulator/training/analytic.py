@@ -449,7 +449,8 @@ def _windows(plans: Plans, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Schedules without a closed form fill their bubbles: their steps are bounds, of ``m`` cycles.
     """
-    windows, cycles = np.ones(len(plans)), m + np.zeros(len(plans))
+    # A batch smaller than a micro batch of each replica has no pass, and is refused elsewhere.
+    windows, cycles = np.ones(len(plans)), np.maximum(m, 1.0) + np.zeros(len(plans))
     for name, of_schedule in plans.by_schedule:
         p, v, schedule = plans.pipeline[of_schedule], plans.virtual_pipeline[of_schedule], get_schedule(name)
         windows[of_schedule] = schedule.window(p, m[of_schedule], v)
