@@ -411,6 +411,16 @@ def fullest(classes: np.ndarray, counts: Parameters) -> np.ndarray:
     return first_largest(np.where(classes, counts.total, 0.0))
 
 
+def work_once(
+    setting: Setting, plans: Plans, classes: np.ndarray, counts: Parameters, links: Setting | None = None
+) -> tuple[Sharding, OnceAStep]:
+    """How the state of the fullest stage is sharded, and its work once a step: ``data_parallel_times``."""
+    largest = fullest(classes, counts)
+    dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
+    sharding = Sharding(links or setting, plans)
+    return sharding, once_a_step(sharding, dense, experts, micro_batches(setting, plans))
+
+
 def data_parallel_times(
     setting: Setting,
     plans: Plans,
@@ -431,11 +441,8 @@ def data_parallel_times(
         pipeline: seconds of all passes and of one transfer between stages, shape (plans,).
         links: as in ``priced_time``.
     """
-    largest = fullest(classes, counts)
-    dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
-    step = once_a_step(sharding, dense, experts, m)
-    backward, forward = longest
+    sharding, step = work_once(setting, plans, classes, counts, links)
+    m, (backward, forward) = micro_batches(setting, plans), longest
     windows, cycles = _windows(plans, m)
     makespan, transfer = pipeline
     hops = plans.virtual_pipeline * np.where(plans.overlap_pipeline, plans.pipeline, cycles)

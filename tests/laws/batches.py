@@ -25,7 +25,7 @@ from simulator.training import step_time
 from tests.laws.questions import Choose, Question, training
 
 PLANS = 1000
-"""A question of so many takes 1.2 times the processor time of one of 150."""
+"""Plans of a question: a thousand take 1.2 times the processor time of 150, as most goes into the setting."""
 BLOCKS = 8
 """Blocks of the enumeration that a sample is drawn from: spaces of large jobs have hundreds."""
 

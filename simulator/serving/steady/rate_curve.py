@@ -26,9 +26,9 @@ from simulator.serving.steady.meetings import (
 )
 from simulator.serving.steady.prompt_spells import joined_together
 from simulator.serving.steady.small_batches import mean_steps
-from simulator.serving.steady.state import Steady, watts
+from simulator.serving.steady.state import LIKELY, Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
-from simulator.serving.steady.two_states import passage
+from simulator.serving.steady.two_states import NEARER, in_both_states
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
 
 Array = NDArray[np.float64]
@@ -36,8 +36,6 @@ Ints = NDArray[np.int64]
 
 POINTS = 32
 """States of a curve: batches up to 256 grow by a fifth from one to the next."""
-NEARER = 3
-"""Points moved to one, two, ... deviations of a batch before a jump of the step."""
 MIXED_ROUNDS, ROUNDS = 5, 8
 """Iterations of a state where prompts share steps with decodes, and where they come before them. At a given
 batch all that is left to find is what prompts that share steps spare."""
@@ -54,15 +52,11 @@ LONGEST_SPREAD = 0.2
 SMALL = 8.0
 """Mean sequences of all batches that share arrivals, up to which the chance of each number is counted; up to
 twice as many in part. ``POINTS`` numbers hold nearly all of these."""
-LIKELY = 2.33
-"""Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
 RISING = (
     *("rate", "slow_s", "running_s", "service_s", "prompt_s", "chunks"),
     *("full", "longest_s", "met"),
 )
 FALLING = "pace", "rank_chunks"
-LEFT = "running_s", "service_s", "prompt_s", "watts"
-"""Figures that a batch behind a jump of the step has a part of, with its times between decodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,58 +282,8 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     points = {
         name: np.broadcast_to(values, slots.shape).reshape(POINTS, count) for name, values in points.items()
     }
-    points = _of_two_states(cases, points, around.reshape(POINTS, count), riser, interference)
+    points = in_both_states(cases, points, around.reshape(POINTS, count), riser, interference)
     return _drawn(cases, points, alone, count)
-
-
-def _of_two_states(
-    cases: Cases, points: dict[str, Array], around: Array, riser: Ints, taken: Array
-) -> dict[str, Array]:
-    """The figures of points, of which those before a jump of the step have a part of the state behind it.
-
-    Args:
-        cases: the loads, all of them at each point.
-        points: figures of the points by name, shape (points, cases).
-        around: mean sequences of a batch, of that shape.
-        riser: number of the point before the jump; -1 without one.
-        taken: share of time that prompts take from decodes.
-    """
-    some = np.flatnonzero(riser >= 0)
-    if not some.size:
-        return points
-    riser = riser[some]
-    nearer = np.maximum(riser - np.arange(NEARER + 1)[:, None], 0)
-    taken = np.broadcast_to(taken, cases.slots.shape).reshape(around.shape)
-    # The rates of the state behind the jump rise with its batch.
-    rising = np.where(np.arange(POINTS)[:, None] > riser, points["rate"][:, some], np.inf)
-    rising = np.minimum.accumulate(rising[::-1], axis=0)[::-1]
-    rate = points["rate"][nearer, some]
-    low = np.clip(np.sum(rising[:, None] <= rate, axis=0) - 1, np.minimum(riser + 1, POINTS - 2), POINTS - 2)
-    every = np.arange(some.size)
-    before, after = rising[low, every], rising[low + 1, every]
-    part = np.clip((rate - before) / np.maximum(after - before, 1e-12), 0.0, 1.0)
-
-    def both(values: Array) -> tuple[Array, Array]:
-        first, second = values[low, some], values[low + 1, some]
-        return values[nearer, some], first + part * (second - first)
-
-    # The mean batch before the jump meets longer steps by chance: prompts take as they do farther off.
-    here, far = both(taken)
-    here = np.minimum(here[-1] * rate / np.maximum(rate[-1], 1e-9), MOST_INTERFERENCE)
-    share, arrivals = passage(cases, around, riser, some, rate, (here, np.minimum(far, MOST_INTERFERENCE)))
-    mixed = {name: values.copy() for name, values in points.items()}
-    mixed["lasts"][nearer, some] = arrivals
-    for name in LEFT:
-        here, far = both(points[name])
-        mixed[name][nearer, some] = here + share * (far - here)
-    here, far = both(1.0 / points["pace"])
-    here_s, far_s = both(points["slow_s"] - 1.0 / points["pace"])
-    tpot = here + share * (far - here)
-    squares = (1.0 - share) * here_s**2 + share * far_s**2
-    spread = np.sqrt(squares + share * (1.0 - share) * (LIKELY * (far - here)) ** 2)
-    mixed["pace"][nearer, some] = 1.0 / tpot
-    mixed["slow_s"][nearer, some] = tpot + spread
-    return mixed
 
 
 def _drawn(cases: Cases, points: dict[str, Array], alone: Array, count: int) -> RateCurve:

@@ -11,6 +11,9 @@ from simulator.serving.steady.steady_cases import Cases
 
 Array = NDArray[np.float64]
 
+LIKELY = 2.33
+"""Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
+
 
 @dataclass(frozen=True)
 class Steady:

@@ -16,11 +16,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steady.meetings import MOST_INTERFERENCE
+from simulator.serving.steady.state import LIKELY
 from simulator.serving.steady.steady_cases import Cases
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+NEARER = 3
+"""Points of a curve that are moved to one, two, ... deviations of a batch before a jump of the step."""
+LEFT = "running_s", "service_s", "prompt_s", "watts"
+"""Figures that a batch behind a jump of the step has a part of, with its times between decodes."""
 RUN = 4000.0
 """Arrivals of the run over which both states are averaged: the run of the event engine by which the search
 confirms a rate (`planner.serving.refine.LONGER` times the requests of a workload)."""
@@ -30,6 +36,56 @@ PARTS = 2
 """Parts of an interval between two numbers that are priced."""
 FARTHEST = 500.0
 """Logarithm of the least chance over the largest."""
+
+
+def in_both_states(
+    cases: Cases, points: dict[str, Array], around: Array, riser: Ints, taken: Array
+) -> dict[str, Array]:
+    """The figures of points, of which those before a jump of the step have a part of the state behind it.
+
+    Args:
+        cases: the loads, all of them at each point.
+        points: figures of the points by name, shape (points, cases).
+        around: mean sequences of a batch, of that shape.
+        riser: number of the point before the jump; -1 without one.
+        taken: share of time that prompts take from decodes.
+    """
+    some = np.flatnonzero(riser >= 0)
+    if not some.size:
+        return points
+    riser, count = riser[some], len(around)
+    nearer = np.maximum(riser - np.arange(NEARER + 1)[:, None], 0)
+    taken = np.broadcast_to(taken, cases.slots.shape).reshape(around.shape)
+    # The rates of the state behind the jump rise with its batch.
+    rising = np.where(np.arange(count)[:, None] > riser, points["rate"][:, some], np.inf)
+    rising = np.minimum.accumulate(rising[::-1], axis=0)[::-1]
+    rate = points["rate"][nearer, some]
+    low = np.clip(np.sum(rising[:, None] <= rate, axis=0) - 1, np.minimum(riser + 1, count - 2), count - 2)
+    every = np.arange(some.size)
+    before, after = rising[low, every], rising[low + 1, every]
+    part = np.clip((rate - before) / np.maximum(after - before, 1e-12), 0.0, 1.0)
+
+    def both(values: Array) -> tuple[Array, Array]:
+        first, second = values[low, some], values[low + 1, some]
+        return values[nearer, some], first + part * (second - first)
+
+    # The mean batch before the jump meets longer steps by chance: prompts take as they do farther off.
+    here, far = both(taken)
+    here = np.minimum(here[-1] * rate / np.maximum(rate[-1], 1e-9), MOST_INTERFERENCE)
+    share, arrivals = passage(cases, around, riser, some, rate, (here, np.minimum(far, MOST_INTERFERENCE)))
+    mixed = {name: values.copy() for name, values in points.items()}
+    mixed["lasts"][nearer, some] = arrivals
+    for name in LEFT:
+        here, far = both(points[name])
+        mixed[name][nearer, some] = here + share * (far - here)
+    here, far = both(1.0 / points["pace"])
+    here_s, far_s = both(points["slow_s"] - 1.0 / points["pace"])
+    tpot = here + share * (far - here)
+    squares = (1.0 - share) * here_s**2 + share * far_s**2
+    spread = np.sqrt(squares + share * (1.0 - share) * (LIKELY * (far - here)) ** 2)
+    mixed["pace"][nearer, some] = 1.0 / tpot
+    mixed["slow_s"][nearer, some] = tpot + spread
+    return mixed
 
 
 def passage(

@@ -25,6 +25,7 @@ from simulator.training.analytic import (
     micro_batches,
     priced_time,
     stage_times,
+    work_once,
 )
 from simulator.training.boundary import hop_transfer, tied_embedding
 from simulator.training.components import Component, components
@@ -100,19 +101,24 @@ class _Group:
         """Seconds of its longest backward and forward pass, shape (1,)."""
         return self.times.longest(self.in_group)
 
-    def finish(
+    @cached_property
+    def kernels_s(self) -> float:
+        """Seconds of its kernels once a step."""
+        once = work_once(self.setting, self.plans, self.in_group, self.counts)[1]
+        return float((once.gradient_kernels + once.optimizer)[0])
+
+    def finish_s(
         self, longest: tuple[np.ndarray, np.ndarray], pipeline: tuple[np.ndarray, np.ndarray]
-    ) -> tuple[float, float]:
-        """Seconds of exchanges and updates once a step, and those of kernels among them.
+    ) -> float:
+        """Seconds of exchanges and updates once a step.
 
         ``longest``: seconds of the longest backward and forward pass of any group; ``pipeline``: of all
         passes, which they run beside, and of a transfer.
         """
-        step, gradients, gathers = data_parallel_times(
+        _, gradients, gathers = data_parallel_times(
             self.setting, self.plans, self.in_group, self.counts, longest, pipeline
         )
-        kernels = float((step.gradient_kernels + step.optimizer)[0])
-        return float((gradients + gathers)[0]) + kernels, kernels
+        return float((gradients + gathers)[0]) + self.kernels_s
 
     @property
     def step(self) -> GroupStep:
@@ -125,8 +131,7 @@ class _Group:
             index[self.classes[stage], 0] = stage
         stages = replace(self.stages, index=index)
         usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own_classes, 0]
-        kernels = self.finish(self.longest, (np.zeros(1), np.zeros(1)))[1]
-        compute = float(passes[self.own_classes, 0].mean()) + kernels
+        compute = float(passes[self.own_classes, 0].mean()) + self.kernels_s
         return GroupStep(self.share, compute, float(usage.max()))
 
 
@@ -160,7 +165,7 @@ def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
     tied = [tied_embedding(_between(ranks[0], ranks[-1], end), end.plans) for end in (ranks[0], ranks[-1])]
     backward, forward = zip(*(group.longest for group in groups), strict=True)
     longest = np.maximum.reduce(backward), np.maximum.reduce(forward)
-    finish = max(group.finish(longest, (makespan, transfer))[0] for group in groups)
+    finish = max(group.finish_s(longest, (makespan, transfer)) for group in groups)
     return float(makespan[0]) + finish + max(float(cost.seconds[0]) for cost in tied)
 
 
