@@ -12,13 +12,16 @@ from simulator.packing.pack import Packed
 class Concatenated(Packed):
     """Rows filled as `Packed` fills them, which end with their last document.
 
-    Trainers that call this packing without padding: ms-swift (swift/template/base.py: packing_row), TRL
-    (``padding_free``).
+    Trainers that call this packing without padding (ms-swift, TRL's ``padding_free``) fill rows from the
+    documents of many steps, so that no step has a row that its own documents leave short: ms-swift from
+    1,000 at a time (swift/llm/dataset/utils.py: PackingDataset), here from those of all drawn steps.
     """
 
     def rows(
         self, documents: NDArray[np.int64], seq_len: int, rows: int, random: np.random.Generator
     ) -> Rows:
         """See `Packing.rows`."""
-        filled = super().rows(documents, seq_len, rows, random)
-        return Rows(filled.real, filled.squares, filled.real)
+        shape = len(documents), rows
+        filled = super().rows(documents.reshape(1, -1), seq_len, shape[0] * rows, random)
+        real = filled.real.reshape(shape)
+        return Rows(real, filled.squares.reshape(shape), real)

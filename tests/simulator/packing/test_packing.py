@@ -49,11 +49,12 @@ def test_best_fit_leaves_little_padding():
     assert (drawn.rows.squares <= drawn.rows.real * 8192 + 1e-6).all()
 
 
-def test_concatenated_rows_are_packed_ones_without_their_padding():
-    packed, joined = (DrawnSteps(LONG_TAIL, packing, 8192, 64) for packing in ("pack", "concat"))
-    assert packed.padding(2) > joined.padding(2) == 0
-    assert np.array_equal(joined.rows.tokens, packed.rows.real)
-    assert np.array_equal(joined.rows.squares, packed.rows.squares)
+def test_concatenated_rows_have_no_padding_and_are_filled_from_many_steps():
+    """Rows of one step's documents alone left some empty, for which pipelines waited up to 9 % too long."""
+    packed, joined = (DrawnSteps(LONG_TAIL, packing, 8192, 64).rows for packing in ("pack", "concat"))
+    assert np.array_equal(joined.tokens, joined.real)
+    assert joined.tokens.mean() >= packed.real.mean()
+    assert (joined.tokens < 0.9 * 8192).mean() < 0.2 * (packed.real < 0.9 * 8192).mean()
 
 
 def test_dealing_by_cost_shortens_the_slowest_replica():
