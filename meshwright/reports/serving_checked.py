@@ -7,6 +7,8 @@ from typing import Any
 from meshwright.reports.units import per_second, percent
 from planner.serving.engine_check import CHECKED, Check
 from planner.serving.lasting import requests_in_graphs
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.search import ServingSearch
 
 LONGEST = 1e7
@@ -47,14 +49,20 @@ def checked_words(look: Check | None) -> list[str]:
     ]
 
 
+def describe_graphs(question: ServingQuestion, plan: ServingPlan) -> dict[str, Any]:
+    """The key of a deployment whose decodes leave the captured graphs in time; none of another."""
+    count = requests_in_graphs(question, plan)
+    return {"requests_in_graphs": count} if count < LONGEST else {}
+
+
 def graphs_words(search: ServingSearch) -> list[str]:
     """A line for each deployment whose decodes leave the captured graphs in time."""
-    left = {plan.describe(): requests_in_graphs(search.question, plan) for plan in search.plans}
+    left = {plan.describe(): describe_graphs(search.question, plan) for plan in search.plans}
     return [
         f"{words} has two states at its rate: its batches outgrow the captured graphs after about "
-        f"{count:,.0f} requests, and decodes are slower from then on."
-        for words, count in left.items()
-        if count < LONGEST
+        f"{float(f'{count:.2g}'):,.0f} requests, and decodes are slower from then on."
+        for words, key in left.items()
+        for count in key.values()
     ]
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.pictures import searched_pictures
 from meshwright.reports.searched_fields import searched_fields
-from meshwright.reports.serving_checked import checked_words, describe_check, graphs_words
+from meshwright.reports.serving_checked import checked_words, describe_check, describe_graphs, graphs_words
 from meshwright.reports.serving_columns import MISSES, plan_cells, plan_figures
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.serving_shortfall import falls_short, shortfall_words, stored_formats
@@ -73,7 +73,11 @@ def describe_deployments(search: ServingSearch, refined: Runs, look: Check | Non
         "objective": question.objective,
         **unasked,
         "deployments": [
-            {"shown_as": why, **_described(search, refined, plan, index)}
+            {
+                "shown_as": why,
+                **_described(search, refined, plan, index),
+                **describe_graphs(question, plan),
+            }
             for index, (plan, why) in enumerate(zip(search.plans, search.reasons, strict=True))
         ],
         **(

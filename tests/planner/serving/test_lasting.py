@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import graphs_words
+from meshwright.reports.serving_plans import describe_deployments
 from planner.serving.lasting import requests_in_graphs
 from planner.serving.search import search_serving
 
@@ -27,3 +28,5 @@ def test_a_row_tells_after_how_many_requests_its_batches_leave_the_graphs(rate, 
     search = search_serving(serving_question(None, {**FLAGS, "rate": rate}, {}, {}), 1)
     assert least <= requests_in_graphs(search.question, search.plans[0]) <= largest
     assert len(graphs_words(search)) == (largest < inf)
+    (told,) = describe_deployments(search, {})["deployments"]
+    assert ("requests_in_graphs" in told) == (largest < inf)
