@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from planner.run_search import RunRanking
     from planner.training.sizing import Sizing
 
-__version__ = "0.28.0"
+__version__ = "0.29.0"
 
 __all__ = [
     "Comparison",
