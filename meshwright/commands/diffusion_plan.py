@@ -18,10 +18,14 @@ NEEDED = ("cluster", "gpus", "images", "rate", "latency")
 def makes_images(model: str | None) -> bool:
     """Whether a model is one of diffusion: by its name, or by a folder of diffusers."""
     from core.errors import MeshwrightError
+    from core.loading import Catalogue
+    from simulator.models import models
+
+    # Nearly all questions are about a language model by its name: those need no module of diffusion.
+    if model is None or Catalogue.resolve(models, model) is not None:
+        return False
     from simulator.diffusion.models import diffusion_models
 
-    if model is None:
-        return False
     try:
         diffusion_models.get(model)
     except MeshwrightError:

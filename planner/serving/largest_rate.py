@@ -21,7 +21,7 @@ class Steps:
         close: width of the interval, over its upper end, at which it is narrow enough.
         runs: maximum number of them.
         short: first steps downwards that keep the factor, which otherwise is squared at every step.
-        follow: whether a step downwards goes to what the failed run served, if that is further.
+        follow: whether a step downwards goes to what the failed run served, if that is two steps away.
         with_warm_up: whether the targets must hold over a whole run too; see `trial_run`.
     """
 
@@ -71,7 +71,9 @@ def bracket(setting: ServingSetting, expected: float, natural: float | None, ste
         elif low:
             rate, factor = rate * factor, factor**2
         else:
-            rate = min(rate / factor, run.served if steps.follow else inf)
+            # What a failed run served saves steps; beside the next one it only widens the interval.
+            further = steps.follow and run.served < rate / factor**2
+            rate = run.served if further else rate / factor
             factor = factor if number < steps.short else factor**2
             if rate < LEAST_TRIED:
                 break

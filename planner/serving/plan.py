@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from planner.serving.shapes import ReplicaShape
 
@@ -43,6 +44,7 @@ class ServingPlan:
         watts: power of all devices, W.
         usd_per_hour: list price of the devices in use.
         meets: whether the targets hold at ``load``.
+        full_s: seconds of a request at ``goodput``; infinite where nothing was scored at that rate.
     """
 
     groups: tuple[ReplicaGroup, ...]
@@ -55,6 +57,7 @@ class ServingPlan:
     watts: float
     usd_per_hour: float
     meets: bool
+    full_s: float = inf
 
     @property
     def devices(self) -> int:

@@ -22,7 +22,6 @@ from planner.serving.engine_run import trial_run
 from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.store import file_digests
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
@@ -86,6 +85,8 @@ def _inputs(
     scenario: dict[str, Any], folder: Path, expected: float, natural: float | None, lifetime: float
 ) -> dict[str, Any]:
     """Inputs of a deployment's run."""
+    from planner.store import file_digests  # SQLite, which a search without runs does not need
+
     files = file_digests(scenario, folder)
     return {"ask": "refine", "scenario": scenario, "files": files, "rates": [expected, natural, lifetime]}
 
@@ -111,7 +112,7 @@ def _largest(
 def lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
     """Seconds of a request in the system where the targets just hold, at most."""
     slo = question.workload.slo
-    latency = plan.e2e_s if plan.load >= plan.goodput else inf
+    latency = plan.e2e_s if plan.load >= plan.goodput else plan.full_s
     bound = inf if slo.tpot is None else (slo.ttft or 0.0) + slo.tpot * question.output
     seconds = min(latency, bound, slo.e2e or inf)
     return seconds if seconds < inf else plan.e2e_s

@@ -78,6 +78,16 @@ class Phase:
         """That many replicas."""
         return ReplicaGroup(self.shape, self.role, replicas, self.budget, self.sequences)
 
+    def latency(self, replicas: int, rate: float) -> float:
+        """Seconds of a request in this role where that many replicas share a rate.
+
+        Of a prefill replica, until the KV arrived; of a decode replica, from the first token on.
+        """
+        at = self.place + replicas - 1
+        case, load = self.cases[at : at + 1], np.array([max(rate / replicas, LEAST_RATE)])
+        ttft, _, decode, _ = figures_of(case, load, case.state(load))
+        return float(decode[0]) if self.role == "decode" else float(ttft[0] + decode[0])
+
 
 def phases(
     question: ServingQuestion,

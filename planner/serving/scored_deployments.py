@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.arrays import distinct
-from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.replica_cases import DECODE, MIXED, PREFILL, ROLES, SAME_RUNG
 from planner.serving.roles import NEVER, Phase, phases
@@ -128,22 +128,25 @@ class Scores:
         """One row as a plan."""
         before, after = (int(count) for count in self.replicas[:, index])
         first, second = int(self.first[index]), int(self.second[index])
-        if second < 0:
-            groups: tuple[ReplicaGroup, ...] = (self.mixed[first].group(before),)
-        else:
-            groups = self.prefill[first].group(before), self.decode[second].group(after)
-        load = float(self.load[index])
+        parts = [self.mixed[first]] if second < 0 else [self.prefill[first], self.decode[second]]
+        counts = before, after
+        groups = tuple(phase.group(count) for phase, count in zip(parts, counts, strict=False))
+        load, goodput = float(self.load[index]), float(self.goodput[index])
+        e2e_s = full_s = float(self.ttft[index] + self.decode_s[index])
+        if load != goodput:
+            full_s = sum(phase.latency(count, goodput) for phase, count in zip(parts, counts, strict=False))
         return ServingPlan(
             groups=groups,
-            goodput=float(self.goodput[index]),
+            goodput=goodput,
             load=load,
             ttft_s=float(self.ttft[index]),
             tpot_s=float(self.tpot[index]),
-            e2e_s=float(self.ttft[index] + self.decode_s[index]),
+            e2e_s=e2e_s,
             output_tokens_s=max(load * self.question.output, 1e-9),
             watts=float(self.watts[index]),
             usd_per_hour=float(self.usd_per_hour[index]),
             meets=bool(self.meets[index]),
+            full_s=full_s,
         )
 
 

@@ -86,6 +86,16 @@ def test_interval_holds_the_largest_rate_wherever_it_begins(found, first, factor
     assert not trial_run(first, held.high, None, with_warm_up=True).holds
 
 
+def test_a_run_lasts_as_long_as_at_the_deployments_largest_rate(found):
+    """One pool and two: the residence time is the one of a question that asks for that very rate."""
+    for plan in (found.plans[0], next(plan for plan in found.plans if len(plan.groups) == 2)):
+        given = {**ASKED, **TARGETS, "rate": 0.9999 * plan.goodput, "share": None, "objective": None}
+        rows = search_serving(serving_question(None, given, {}, {}), top=8).plans
+        full = next(row for row in rows if row.describe() == plan.describe())
+        assert plan.full_s == pytest.approx(full.e2e_s, rel=2e-3)
+        assert plan.e2e_s < plan.full_s < TARGETS["ttft"] + TARGETS["tpot"] * ASKED["osl"]
+
+
 @pytest.mark.slow
 def test_rates_that_hold_stay(found, looked):
     """The steady state and the engine agree here: same plans, the first three with an interval."""

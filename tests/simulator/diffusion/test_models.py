@@ -6,12 +6,14 @@ import json
 import pytest
 
 from core.errors import InputError, UnknownNameError
+from core.loading import Catalogue
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.models import LatentDecoder, diffusion_models
 from simulator.diffusion.ops import TransformerCall, call_ops, transformer_parameters
 from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
 from simulator.diffusion.weights import weight_bytes
+from simulator.models import models
 from simulator.ops.op import Attention, Product
 
 WORK = {"cluster": "dgx-h100", "workload": {"kind": "diffusion"}}
@@ -23,6 +25,13 @@ ROUGH = 0.045
 def test_parameters_are_those_that_publications_state(name):
     model = diffusion_models.get(name)
     assert transformer_parameters(model) == pytest.approx(model.stated_parameters, rel=ROUGH)
+
+
+def test_no_name_is_also_one_of_a_language_model():
+    """`plan serve` asks the catalogue of language models first."""
+    for name in diffusion_models.names():
+        for alias in (name, *diffusion_models.definition(name).get("aliases", ())):
+            assert Catalogue.resolve(models, alias) is None
 
 
 @pytest.mark.parametrize(
