@@ -20,6 +20,7 @@ from planner.serving.drafts import DraftedSteps, Steps
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
+from planner.serving.shared_pricing import shared_pricing
 from simulator.serving.encoders import EncodingArrays, PromptArrays
 from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.kv_states import AttentionApart
@@ -83,7 +84,8 @@ class ReplicaCases:
     ) -> ReplicaCases:
         """Every role of every shape with every pair of limits up to the engine's defaults, unless fixed.
 
-        A decode replica has one budget for each number of sequences, the engine's own.
+        A decode replica has one budget for each number of sequences, the engine's own; a prefill replica has
+        no two numbers of sequences beyond the prompts of a step.
 
         Raises:
             InputError: more sequences are fixed than a step has tokens.
@@ -93,7 +95,7 @@ class ReplicaCases:
             (np.full(len(some), index), np.full(len(some), role), budget[some], sequences[some])
             for role in roles
             for index, (budget, sequences) in enumerate(limits)
-            for some in [_decoding(budget, sequences) if role == DECODE else np.arange(len(budget))]
+            for some in [_differing(question, shapes[index], role, budget, sequences)]
             if _plays(question, shapes[index], role)
         ]
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -209,8 +211,25 @@ class ReplicaCases:
         return RateCurve.joined([self[start : start + MOST_CASES]._curves() for start in starts])
 
     def _curves(self) -> RateCurve:
-        return self._evaluate(
+        """Curves of all cases, those that are drawn already from `shared_pricing`."""
+        pricing, key = shared_pricing(self.question), self._curve_key()
+        if key in pricing.curves:
+            return pricing.curves[key][1]
+        curve = self._evaluate(
             lambda index, steps: rate_curve(steps, self[index]._load(), self[index]._bounds)
+        )
+        return pricing.keep(key, [shape.table for shape in self.shapes], curve) if key else curve
+
+    def _curve_key(self) -> tuple[Any, ...]:
+        """What curves depend on; empty of replicas that are not `ReplicaShape.tabled`."""
+        if not all(shape.tabled for shape in self.shapes):
+            return ()
+        parts = (part for shape in self.shapes for part in (shape.pool.speculation, shape.pool.overlap))
+        figures = self.shape, self.role, *vars(self._load()).values(), *vars(self._bounds).values()
+        return (
+            *(id(shape.table) for shape in self.shapes),
+            *(part and part.model_dump_json() for part in parts),
+            *(np.asarray(figure).tobytes() for figure in figures),
         )
 
     def _load(self) -> Load:
@@ -344,10 +363,21 @@ def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Arra
     return budget.ravel()[keep], sequence.ravel()[keep]
 
 
-def _decoding(budget: Array, sequences: Array) -> Ints:
-    """Pairs of limits that differ to a replica that only decodes: prompts fill no budget of its steps."""
-    largest = np.lexsort((-budget, sequences))
-    return np.sort(largest[np.unique(sequences[largest], return_index=True)[1]])
+def _differing(
+    question: ServingQuestion, shape: ReplicaShape, role: int, budget: Array, sequences: Array
+) -> Ints:
+    """Numbers of the pairs of limits that differ to a replica in a role, and of the engine's own."""
+    if role == MIXED:
+        return np.arange(len(budget))
+    if role == DECODE:
+        # Prompts fill no budget of its steps.
+        largest = np.lexsort((-budget, sequences))
+        return np.sort(largest[np.unique(sequences[largest], return_index=True)[1]])
+    # No step holds more prompts than the first number of sequences at or above these.
+    in_step = shape.pool.pipeline * budget / max(question.prompt - question.repeated, 1.0)
+    tried = np.unique(sequences)
+    enough = tried[np.minimum(np.searchsorted(tried, in_step), len(tried) - 1)]
+    return np.flatnonzero((sequences <= enough) | (sequences == tried[-1]))
 
 
 def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], default: int) -> Array:

@@ -17,6 +17,7 @@ from planner.serving.attention_sides import AttentionSide
 from planner.serving.drafts import sourced, usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
+from planner.serving.shared_pricing import shared_pricing
 from simulator.serving.adapters import adapted_table, with_adapters
 from simulator.serving.adapters.steps import AdapterSteps
 from simulator.serving.encoders import EncoderTimes, check_encoder, encoder_table
@@ -66,6 +67,12 @@ class ReplicaShape:
     def kv_room(self) -> int:
         """KV tokens of one attention rank; of a replica whose attention is elsewhere, of all of it."""
         return self.attention.kv_tokens if self.attention else self.kv_tokens
+
+    @property
+    def tabled(self) -> bool:
+        """Whether its steps depend on its table, its overlap and its drafts alone."""
+        beside = self.plain, self.tower, self.encoder, self.attention
+        return all(part is None for part in beside)
 
     @property
     def idle_watts_beside(self) -> float:
@@ -298,7 +305,7 @@ def shapes(
         removed: receives the counts.
         each: makes the shapes of a choice of fields.
     """
-    tables: dict[tuple[Any, ...], IterationTable] = {}
+    tables = shared_pricing(question).tables
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
     for fields in choices(question):
@@ -337,7 +344,8 @@ def _budget(question: ServingQuestion, options: EngineOptions) -> int:
 
 def rank_key(question: ServingQuestion, pool: Pool, options: EngineOptions) -> tuple[Any, ...]:
     """What the products of a replica's ranks depend on, on one GPU type."""
-    return pool.tensor, pool.weights, pool.clock_mhz, _budget(question, options), options.max_sequences
+    clocks = pool.clock_mhz, pool.power_cap_w
+    return pool.tensor, pool.weights, *clocks, _budget(question, options), options.max_sequences
 
 
 def make_shape(
@@ -352,7 +360,7 @@ def make_shape(
         question: the question.
         fields: degrees and formats.
         tables: tables by `rank_key`, and with what attention and experts depend on beside it; shared times
-            are reused, and a new table is added.
+            are reused, and a new table is added. By default those of `shared_pricing`.
         like: table whose shared times are reused: of the same ranks, formats and limits.
 
     Raises:
@@ -372,21 +380,19 @@ def make_shape(
             f"KV of {footprint.kv_tokens:,} tokens is less than a request of {longest:,.0f}"
         )
     context = min(question.model.longest_request, MOST_CONTEXT, int(4 * longest))
+    chunk = ceil(longest)
     # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
     ranked = rank_key(question, pool, options)
-    sharded = (*ranked, pool.kv)
-    like = like or (None if tables is None else tables.get(sharded))
-    ranks = None if tables is None else tables.get(ranked)
-    graphs = price.verified, pool.largest_graph
-    same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w, pool.exchange, graphs)
-    table = None if tables is None else tables.get(same)
+    sharded = (*ranked, pool.kv, context, chunk)
+    spread = (*ranked, pool.data, pool.expert, pool.exchange, price.verified, pool.largest_graph)
+    same = (*sharded, *spread, pool.pipeline)
+    tables = shared_pricing(question).tables if tables is None else tables
+    table = tables.get(same)
     if table is None:
-        chunk = ceil(longest)
-        table = iteration_table(price, budget, options.max_sequences, context, like, chunk, ranks)
-    if tables is not None:
-        tables.setdefault(ranked, table)
-        tables.setdefault(sharded, table)
-        tables.setdefault(same, table)
+        shared = like or tables.get(sharded), tables.get(ranked), tables.get(spread)
+        table = iteration_table(price, budget, options.max_sequences, context, chunk, *shared)
+    for key in (ranked, sharded, spread, same):
+        tables.setdefault(key, table)
     token = footprint.kv_token * pool.tensor * pool.pipeline
     offer = question.types[0]
     kv_tokens = footprint.kv_tokens

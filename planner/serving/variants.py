@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,7 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.replica_cases import SAME_RUNG, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.roles import LEAST_RATE
-from planner.serving.shapes import ReplicaShape, choices, make_shape, rank_key
-from simulator.serving.steps.table import IterationTable
+from planner.serving.shapes import ReplicaShape, choices, make_shape
 
 Array = NDArray[np.float64]
 
@@ -69,10 +67,6 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
     single = [plan for plan in plans if len(plan.groups) == 1]
     narrowed = replace(question.at(question.types[0]), split=False, unasked=False)
     narrowed.__dict__["sample"] = question.sample
-    tables: dict[tuple[Any, ...], IterationTable] = {}
-    if len(question.types) == 1 and question.adapters is None:
-        single_shapes = [plan.groups[0].shape for plan in single]
-        tables |= {rank_key(narrowed, shape.pool, shape.options): shape.table for shape in single_shapes}
     variant_shapes, variant_plans = [], []
     for weights, kv in other_formats(question):
         for plan in single:
@@ -81,7 +75,7 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
                 continue
             fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
             with suppress(InfeasibleError):
-                variant_shapes.append(make_shape(narrowed, fields, tables))
+                variant_shapes.append(make_shape(narrowed, fields))
                 variant_plans.append((plan, weights, kv))
     return list(_best(narrowed, variant_shapes, variant_plans)) if variant_shapes else []
 

@@ -247,16 +247,17 @@ def iteration_table(
     max_tokens: int,
     max_sequences: int,
     max_context: int,
-    like: IterationTable | None = None,
     longest_chunk: int | None = None,
+    like: IterationTable | None = None,
     ranks: IterationTable | None = None,
+    spread: IterationTable | None = None,
 ) -> IterationTable:
     """The table of a replica, under its pool's power cap if it has one that can bind.
 
     Args:
         price: the full price.
-        max_tokens, max_sequences, max_context, like, longest_chunk, ranks: as in `IterationTable`; under a
-            cap the last three are unused.
+        max_tokens, max_sequences, max_context, longest_chunk, like, ranks, spread: as in `IterationTable`;
+            under a cap the last four are unused.
 
     Raises:
         InputError: the cap is not above the device's idle power, or its clock is not known.
@@ -264,5 +265,7 @@ def iteration_table(
     cap, device = price.pool.power_cap_w, price.cluster.device
     if cap is None or cap >= device.tdp_watts:
         limits = max_tokens, max_sequences, max_context
-        return IterationTable(price, *limits, like=like, longest_chunk=longest_chunk, ranks=ranks)
+        return IterationTable(
+            price, *limits, like=like, longest_chunk=longest_chunk, ranks=ranks, spread=spread
+        )
     return CappedTable(price, cap, max_tokens, max_sequences, max_context)

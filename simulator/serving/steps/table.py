@@ -68,7 +68,9 @@ class IterationTable:
         graphs: captured sizes to which token counts are padded; the engine's where not given.
         like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
             experts only: times of attention, products and sampling are taken from it.
-        ranks: the same, of a replica whose KV may have another format: without times of attention.
+        ranks: the same, of a replica whose KV or longest context may differ: without times of attention.
+        spread: the same, of a replica that differs in its pipeline stages, its KV or its longest context:
+            times of experts and of their exchange.
         longest_chunk: longest prefill chunk on the grid, where steps have no longer ones.
     """
 
@@ -82,6 +84,7 @@ class IterationTable:
         like: IterationTable | None = None,
         longest_chunk: int | None = None,
         ranks: IterationTable | None = None,
+        spread: IterationTable | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
@@ -112,6 +115,7 @@ class IterationTable:
         else:
             self.decodes, self.mixed, self.chunks = like.decodes, like.mixed, like.chunks
             self.overlap_exponent = like.overlap_exponent
+        self.experts_s = self._price_experts() if spread is None else spread.experts_s
         self._price_tokens()
         self._pad()
         self._listed = False
@@ -137,11 +141,14 @@ class IterationTable:
         self.head_s = np.interp(np.arange(most_rows + 1), rows, self.price.head(rows))
         self.head_s[0] = 0.0
 
+    def _price_experts(self) -> Array:
+        """Seconds of experts and their exchange by tokens of all attention ranks."""
+        return at_every(self.price.experts, self.max_tokens * self.price.pool.data)
+
     def _price_tokens(self) -> None:
         data = self.price.pool.data
         self.rank_s = self.inside_s + self.price.between_stages(np.arange(len(self.inside_s), dtype=float))
         self.rank_s[0] = 0.0
-        self.experts_s = at_every(self.price.experts, self.max_tokens * data)
         self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
 
     def _price_attention(self) -> None:
