@@ -388,6 +388,9 @@ class MemoryFacts(Strict):
     loss_in_place: bool = Field(
         default=False, description="the gradient of a fused loss takes the place of the logits"
     )
+    loss_copies: bool = Field(
+        default=False, description="an eager loss leaves the 32-bit logits as they are, and copies them"
+    )
     partitioned_inputs: bool = Field(
         default=False,
         description="inputs of layers that are recomputed whole are spread over tensor-parallel ranks",

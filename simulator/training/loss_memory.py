@@ -33,12 +33,18 @@ op on a CPU); log-probabilities 16-bit logits and three 32-bit values."""
 IN_PLACE_LOGIT_BYTES = {"fused": 2}
 """The same where gradients take the place of the logits (``memory.loss_in_place``)."""
 
+COPIED_LOGIT_BYTES = {"eager": 8}
+"""The same where 32-bit probabilities lie beside 32-bit logits (``memory.loss_copies``)."""
+
 KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
 """Bytes per logit that a training loop holds while layers run backward: its logits."""
 
 RESERVED_LOGIT_BYTES = {"torch": 14, "torch-held": 18}
 """Bytes per logit that torch's allocator reserves for the same: the forward pass frees the 16-bit logits, and
 no 32-bit tensor of the backward pass fits into their block."""
+
+RESERVED_COPIED_BYTES = {"eager": 10}
+"""The same where 32-bit probabilities lie beside 32-bit logits: these no longer fit into the 16-bit block."""
 
 CHUNKED = "chunked", "log-probabilities"
 """Losses that hold the logits of a piece of the sequence."""
@@ -51,11 +57,10 @@ LOSS_CHUNK = 1024
 def loss_memory(sharding: Sharding, classes: int) -> LossMemory:
     """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
     setting, plans, logits = sharding.setting, sharding.plans, _logits(sharding)
-    kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
-    bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
+    kernel = setting.choices.cross_entropy
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
-    peak = (bytes_per_logit[kernel] * logits + _output_layer(sharding)) * (1 + barriers)
+    peak = (_logit_bytes(setting) * logits + _output_layer(sharding)) * (1 + barriers)
     after = np.where(barriers > 0, peak, KEPT_LOGIT_BYTES.get(kernel, 0) * logits)
     share = head_share(plans, classes)
     return LossMemory(share * peak, share * after)
@@ -68,10 +73,18 @@ def cached_by_loss(sharding: Sharding, classes: int) -> np.ndarray | float:
     """
     setting = sharding.setting
     kernel, fragmentation = setting.choices.cross_entropy, setting.framework.memory.fragmentation
-    if kernel not in RESERVED_LOGIT_BYTES:
+    reserved = RESERVED_LOGIT_BYTES | (RESERVED_COPIED_BYTES if setting.framework.memory.loss_copies else {})
+    if kernel not in reserved:
         return 0.0
-    unused = max(RESERVED_LOGIT_BYTES[kernel] - fragmentation * LOGIT_BYTES[kernel], 0.0)
+    unused = max(reserved[kernel] - fragmentation * _logit_bytes(setting), 0.0)
     return unused * head_share(sharding.plans, classes) * _logits(sharding)
+
+
+def _logit_bytes(setting: Setting) -> float:
+    """Bytes per logit at the peak of the loss, as the release computes it."""
+    facts = setting.framework.memory
+    by_kernel = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if facts.loss_in_place else {})
+    return (by_kernel | (COPIED_LOGIT_BYTES if facts.loss_copies else {}))[setting.choices.cross_entropy]
 
 
 def _logits(sharding: Sharding) -> np.ndarray:

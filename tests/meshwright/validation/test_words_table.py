@@ -57,6 +57,7 @@ EXAMPLES = [
         {"framework": "torchtitan (eager)", "pp": "2", "activation_recompute": "none"},
         {"peak_of": "last stage"},
     ),
+    ({"framework": "nanotron", "pp": "2"}, {"peak_counts": "reserved", "peak_of": "first stage"}),
     ({"notes": "gradients accumulate unsharded (no_sync)"}, {"unsharded_gradients": "true"}),
     ({"framework": "TRL (torch FSDP2, ring context parallelism)"}, {"attention_kernel": "flash"}),
     ({"framework": "torch FSDP2", "notes": "chunked_nll loss"}, {"loss": "chunked"}),

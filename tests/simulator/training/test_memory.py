@@ -308,6 +308,21 @@ def test_the_block_of_the_16_bit_logits_stays_reserved_while_the_device_has_room
     assert not np.any(cached("rtx-4090-8"))
 
 
+def test_a_loss_that_copies_its_logits_holds_two_sets_in_32_bits_and_reserves_the_16_bit_block(make_setting):
+    """nanotron's loss subtracts the maximum into a copy; Megatron's writes over its 32-bit logits."""
+
+    def held(framework):
+        setting = make_setting("llama3-8b", framework=framework, cross_entropy="eager", devices=8)
+        return of(setting, Plan(tensor=8, sequence_parallel=True))
+
+    copied, in_place = held("nanotron"), held("megatron-lm-2022")
+    logits = 2048 * padded_vocabulary(make_setting("llama3-8b").model, 8) / 8
+    assert copied.loss.peak[FIRST, 0] == (4 + 4) * logits
+    assert in_place.loss.peak[FIRST, 0] == (2 + 4) * logits
+    assert copied.cached[FIRST, 0] == pytest.approx((10 - 1.05 * 8) * logits)
+    assert not np.any(in_place.cached)
+
+
 def test_full_sharding_gathers_the_output_layer_for_the_loss(make_setting):
     """A table of its own during the loss, a tied one all the time; log-probabilities hold its gradient."""
 
