@@ -27,7 +27,7 @@ from evidence.serving import ledger
 from evidence.serving.case import ServingCase
 
 KINDS = REST, FIRST, RATE
-LOADS = 1, 16, 64, 512
+LOADS = 1, 16, 64, 512, 1023
 """Most clients (or sequences of a batch) of each range of loads but the last."""
 
 

@@ -185,9 +185,10 @@ def main(
             flush=True,
         )
     good = [row for row in rows if row["rank"] or (row["share"] or 0.0) >= 1.0 - CLOSE]
+    first = [row for row in rows if row["rank"] == 1 or (row["share"] or 0.0) >= 1.0 - CLOSE]
     errors = np.array([abs(row["error"]) for row in rows if "error" in row])
     print(
         f"{len(rows)} questions: in the space {sum(row['space'] for row in rows)}; among the {SHOWN} shown "
-        f"or within {CLOSE:.0%} of the first {len(good)}; measured figure within {MEASURED:.0%} "
-        f"{int(np.sum(errors <= MEASURED))} of {len(errors)}"
+        f"or within {CLOSE:.0%} of the first {len(good)}, without those that are only shown {len(first)}; "
+        f"measured figure within {MEASURED:.0%} {int(np.sum(errors <= MEASURED))} of {len(errors)}"
     )

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import numpy as np
 
+from evidence.accuracy.served_groups import load_of
 from evidence.command import command
 from evidence.fits.left_out_errors import figures_of
 from evidence.serving.case import ServingCase
@@ -33,6 +34,7 @@ COLUMNS: dict[str, Callable[[ServingCase], str]] = {
     "gpu": lambda case: case.gpu,
     "format": lambda case: case.question.serving.pool.stored,
     "drafts": lambda case: "drafts" if case.question.speculates else "none",
+    "load": load_of,
 }
 
 

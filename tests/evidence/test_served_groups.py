@@ -14,7 +14,8 @@ def case(**question):
 
 
 @pytest.mark.parametrize(
-    ("clients", "load"), [(1, "1"), (2, "2-16"), (16, "2-16"), (64, "17-64"), (513, "513-")]
+    ("clients", "load"),
+    [(1, "1"), (2, "2-16"), (16, "2-16"), (64, "17-64"), (513, "513-1023"), (1024, "1024-")],
 )
 def test_loads_are_ranges_of_clients_or_of_a_batch(clients, load):
     assert load_of(case(concurrency=clients)) == load_of(case(batch=clients)) == load
