@@ -155,11 +155,11 @@ class RateCurve:
         steps = _Full(between(self.rank_chunks), between(self.full), between(self.chunks))
         busy = np.maximum(between(self.met), arriving * steps.full / MOST_FILLED)
         stable = (through * longest <= self.slots) & (busy < 1.0) & (through <= self.rate[-1])
+        decode = tpot * self.gaps
         prompt = between(self.prompt_s), steps.chunks
-        behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.rank_chunks)
+        behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.rank_chunks, decode)
         wait = np.maximum(budget_wait(self, arriving, steps), behind)
         wait = wait + slot_wait(self, through, tpot, self.alone_s, longest)
-        decode = tpot * self.gaps
         return Steady(
             ttft_s=np.where(stable, service + wait, np.inf),
             queue_s=np.where(stable, wait, np.inf),

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.steady.company import companions
+from simulator.serving.steady.company import companions, met_share
 from simulator.serving.steady.steady_cases import Cases, Prefills
 
 Array = NDArray[np.float64]
@@ -93,13 +93,20 @@ def full_wait(load: Array, power: Array, seconds: Array) -> Array:
 
 
 def rank_wait(
-    cases: Waiting, through: Array, service: Array, prompt: Array, chunks: Array, most_chunks: Array
+    cases: Waiting,
+    through: Array,
+    service: Array,
+    prompt: Array,
+    chunks: Array,
+    most_chunks: Array,
+    decode: Array,
 ) -> Array:
     """Wait of prompts behind those of their rank or replica, which take several steps each.
 
     Arrivals go where fewest sequences are. Those without tokens of their own yet are avoided, but one whose
-    prompt is computed counts as a decode does: where others decode, an arrival finds it by chance. It waits
-    for half of what that one has left after the running step on average, and for all of the further ones.
+    prompt is computed counts as a decode does: where others decode, an arrival finds it as often as it finds
+    any sequence (`met_share`). It waits for half of what that one has left after the running step on average,
+    and for all of the further ones.
 
     Args:
         cases: the loads.
@@ -108,6 +115,7 @@ def rank_wait(
         prompt: seconds of its steps.
         chunks: its steps.
         most_chunks: prompts that share a step.
+        decode: seconds from its first token to its last.
     """
     wait, left = np.zeros_like(through), 0.5 * (1.0 - 1.0 / np.maximum(chunks, 1.0))
     shared = np.maximum(most_chunks - 1.0, 0.0)
@@ -115,7 +123,8 @@ def rank_wait(
     for _ in range(2):
         inside = np.where(cases.decodes, service - prompt, service) + wait
         behind = np.maximum(companions(through * inside, cases.shared) - shared * cases.decodes, 0.0)
-        begun = np.where(cases.decodes, computed, np.minimum(behind, 1.0))
+        share = met_share(through * (service + wait + decode), cases.shared)
+        begun = np.where(cases.decodes, computed * share, np.minimum(behind, 1.0))
         whole_prompts = np.where(cases.decodes, behind, np.maximum(behind - 1.0, 0.0))
         wait = prompt * (left * begun + whole_prompts)
     several = cases.decodes | ((cases.ranks > 1.0) & (chunks > 1.0))
