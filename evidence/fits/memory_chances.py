@@ -4,11 +4,12 @@
 
 Tables: errors of peaks by release, device and kind of model; runs that ran although the prediction is above
 their device; in ten bins, how often a device with a chance of so much holds the measured peak, under the
-errors that ship and under errors fitted to other sources; reports of runs that ran out of memory
-(``out_of_memory.csv`` and ``--ran-out``) with their chance on their own device; what torch's allocator had
-reserved and not given to tensors when runs ran out (``full_devices.csv``), beside what is predicted of
-these runs. Shares are means over sources: none counts by the number of its rows. Peaks of fine-tuning
-(``fine_tuning_peaks.csv``) count. Of a file given as ``--kept-apart`` the open rows count.
+errors that ship and under errors fitted to other sources, with the mean logarithm of the density that these
+give to measured peaks; reports of runs that ran out of memory (``out_of_memory.csv`` and ``--ran-out``) with
+their chance on their own device; what torch's allocator had reserved and not given to tensors when runs ran
+out (``full_devices.csv``), beside what is predicted of these runs. Shares are means over sources: none counts
+by the number of its rows. Peaks of fine-tuning (``fine_tuning_peaks.csv``) count. Of a file given as
+``--kept-apart`` the open rows count.
 """
 
 from __future__ import annotations
@@ -135,12 +136,29 @@ def fitted(entries: Sequence[PredictedCase]) -> PeakErrors:
     return PeakErrors(bias=round(float(BIASES[bias]), 3), spread=round(float(SPREADS[spread]), 4))
 
 
-def line(name: str, by_source: dict[str, np.ndarray]) -> str:
-    """Rows, sources, the share of runs that fit at each chance, and the largest gap between both, in %."""
+def log_density(entries: Iterable[PredictedCase], errors: ErrorsOf) -> float:
+    """Mean logarithm of the density of measured peaks, as mean over sources: the higher, the better."""
+    by_source = defaultdict(list)
+    for entry in entries:
+        if entry.memory_error is not None:
+            shares = errors(entry)
+            distance = (-np.log1p(entry.memory_error) - shares.bias) / shares.spread
+            # The derivative of ``chance_within``.
+            by_source[source_of(entry.case.case_id)].append(
+                -1.5 * np.log(2 + distance**2) - np.log(shares.spread)
+            )
+    return float(np.mean([np.mean(values) for values in by_source.values()]))
+
+
+def line(name: str, entries: Sequence[PredictedCase], errors: ErrorsOf) -> str:
+    """Rows, sources, the share of runs that fit at each chance, the largest gap in %, and the density."""
+    by_source = chances_met(entries, errors)
     rows, shares = sum(map(len, by_source.values())), met(by_source.values())
     gap = abs(shares - CHANCES).max()
     cells = " ".join(f"{share:>4.0%}" for share in shares)
-    return f"{name:<34}{rows:>5} {len(by_source):>8}  {cells}  {gap:>4.0%}"
+    return (
+        f"{name:<34}{rows:>5} {len(by_source):>8}  {cells}  {gap:>4.0%}{log_density(entries, errors):>9.2f}"
+    )
 
 
 def own_chance(entry: PredictedCase) -> float:
@@ -264,11 +282,11 @@ def main(
     print_refused(entries)
     kinds = [kind for kind in KINDS if of_kind(measured, kind)]
     cells = " ".join(f"{chance:>4.0%}" for chance in CHANCES)
-    print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  {cells}   gap")
+    print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  {cells}   gap  density")
     for title, errors in (("", shipped), ("source left out: ", left_out(measured))):
-        print(line(f"{title}all", chances_met(measured, errors)))
+        print(line(f"{title}all", measured, errors))
         for kind in kinds:
-            print(line(f"{title}{kind}", chances_met(of_kind(measured, kind), errors)))
+            print(line(f"{title}{kind}", of_kind(measured, kind), errors))
     for kind in kinds:
         errors = fitted(of_kind(measured, kind))
         print(f"{kind}, fitted to these rows, a weight a source: bias {errors.bias}, spread {errors.spread}")
