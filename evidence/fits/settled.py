@@ -5,10 +5,12 @@
 POINTS are folders with a file of GEMM points. Products of many milliseconds run at the clocks that the power
 limit leaves. Each row is a GPU, a format and a source: the products of at least 5 and of at least 20 ms with
 all sides at least 1,024, and the median of their TFLOP/s. The last column is the settled rate: the median at
-20 ms, at 5 ms where fewer than five products take 20. Tables of serving libraries cast the 16-bit activations
-of 8- and 4-bit products in the same call: the calibration's time of the cast is taken off. Outputs of 2 GiB
-and more are left out: NVFP4 runs another kernel there, at half the rate whatever the depth (GB300, 32,768 x
-51,200: 2,790 to 2,890 TFLOP/s with 4,096 to 51,200 of depth; 16,384 x 51,200: 4,630 to 4,880).
+20 ms, at 5 ms where fewer than five products take 20. In NVFP4 it is that of products of 1 to 3 ms, as steps
+have them: a third of such a step is other kernels, so its products never run in a loop of their own. Tables
+of serving libraries cast the 16-bit activations of 8- and 4-bit products in the same call: the calibration's
+time of the cast is taken off. Outputs of 2 GiB and more are left out: NVFP4 runs another kernel there, at
+half the rate whatever the depth (GB300, 32,768 x 51,200: 2,790 to 2,890 TFLOP/s with 4,096 to 51,200 of
+depth; 16,384 x 51,200: 4,630 to 4,880).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from hwmodels.device import devices
 from profiles.points import Points, files, read
 
 LONG_US = (5e3, 20e3)
+IN_STEPS_US = {"nvfp4": (1e3, 3e3)}
+"""Lengths of products in steps of formats whose steps have many other kernels."""
 LEAST_SIDE = 1024
 MOST_OUTPUT_BYTES = 2**31
 LEAST_PRODUCTS = 5
@@ -34,21 +38,23 @@ def rates(points: Points) -> list[str]:
     lines = []
     sides = [points[name].astype(float) for name in "mnk"]
     keys = [points[name].astype(str) for name in ("gpu", "dtype", "source")]
-    large = (np.min(sides, axis=0) >= LEAST_SIDE) & (points["time_us"] >= LONG_US[0])
-    large &= 2.0 * sides[0] * sides[1] < MOST_OUTPUT_BYTES
-    rate = np.zeros(len(large))
+    wide = (np.min(sides, axis=0) >= LEAST_SIDE) & (2.0 * sides[0] * sides[1] < MOST_OUTPUT_BYTES)
+    large, rate = wide & (points["time_us"] >= LONG_US[0]), np.zeros(len(wide))
     for gpu, dtype, source in sorted(set(zip(*(key[large] for key in keys), strict=True))):
-        same = large & (keys[0] == gpu) & (keys[1] == dtype) & (keys[2] == source)
-        m, n, k = (side[same] for side in sides)
-        kernel_us = points["time_us"][same] - 1e6 * cast(gpu, dtype, source, m, n, k)
-        rate[same] = 2.0 * m * n * k / kernel_us / 1e6
-        long = same & (points["time_us"] >= LONG_US[1])
+        of_table = wide & (keys[0] == gpu) & (keys[1] == dtype) & (keys[2] == source)
+        m, n, k = (side[of_table] for side in sides)
+        kernel_us = points["time_us"][of_table] - 1e6 * cast(gpu, dtype, source, m, n, k)
+        rate[of_table] = 2.0 * m * n * k / kernel_us / 1e6
+        same, long = (of_table & (points["time_us"] >= least) for least in LONG_US)
         words = " ".join(
             f"{part.sum():7} {np.median(rate[part]) if part.any() else float('nan'):8.0f}"
             for part in (same, long)
         )
-        settled = np.median(rate[long if long.sum() >= LEAST_PRODUCTS else same])
-        lines.append(f"{gpu:12} {dtype:10} {source:24} {words} {settled:8.0f}")
+        settled = long if long.sum() >= LEAST_PRODUCTS else same
+        if dtype in IN_STEPS_US:
+            shortest, longest = IN_STEPS_US[dtype]
+            settled = of_table & (points["time_us"] >= shortest) & (points["time_us"] < longest)
+        lines.append(f"{gpu:12} {dtype:10} {source:24} {words} {np.median(rate[settled]):8.0f}")
     return lines
 
 
