@@ -4,9 +4,9 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 # Before NumPy: workers of pytest-xdist fill the cores, where threads of BLAS would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -74,22 +74,25 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 50)
 
 
-TRACED_S, UNTRACED = 0.2, 4
+TRACED_S = 0.2
 """CPU seconds from its start for which coverage traces a test, as tracing takes 2.2 times as long. What a
-command prints comes at its end: tests of `meshwright` are traced whole, every fourth (by a checksum of its
-name) not at all."""
+command prints comes at its end: tests of `meshwright` are traced whole."""
+TRACED_CASES, EVERY = 2, 4
+"""Coverage traces the first cases of a test function and every fourth of the others: cases of one function
+run the same lines."""
+TRACED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
-    """Let coverage trace the begin of a test and of its fixtures, and nothing of a slow one."""
+    """Let coverage trace the begin of a test and of its fixtures, nothing of a slow one or of most cases."""
     plugin = item.config.pluginmanager.get_plugin("_cov")
     coverage = getattr(getattr(plugin, "cov_controller", None), "cov", None)
     if coverage is None:
         return (yield)
     handler = signal.signal(signal.SIGPROF, lambda *_: coverage.stop())
     commands = item.path.is_relative_to(ROOT / "meshwright")
-    if item.get_closest_marker("slow") or (commands and crc32(item.nodeid.encode()) % UNTRACED == 0):
+    if item.get_closest_marker("slow") or not item.stash[TRACED]:
         coverage.stop()
     elif not commands:
         signal.setitimer(signal.ITIMER_PROF, TRACED_S)
@@ -103,7 +106,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark quick tests."""
+    """Mark quick tests and those that coverage traces."""
+    cases: Counter[str] = Counter()
     for item in items:
+        function = item.nodeid.partition("[")[0]
+        item.stash[TRACED] = cases[function] < TRACED_CASES or cases[function] % EVERY == 0
+        cases[function] += 1
         if item.get_closest_marker("slow") is None and _quick(item.path):
             item.add_marker(pytest.mark.quick)
