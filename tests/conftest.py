@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ QUICK = (
 QUICK_PATHS = tuple(ROOT / name for name in QUICK)
 
 
+@cache
 def _quick(path: Path) -> bool:
     return any(path.is_relative_to(quick) or quick.is_relative_to(path) for quick in QUICK_PATHS)
 
