@@ -55,10 +55,11 @@ def check_switches(question: ServingQuestion) -> None:
         raise InputError(f"allowed: {GATHERED}, {SENT}; found {exchange!r}", "fix.exchange")
     if overlap not in (None, "none", TwoBatches.name):
         raise InputError(f"a search tries {TwoBatches.name} or none; found {overlap!r}", "fix.overlap")
-    if exchange == SENT and not engine.sends_to_experts.value:
-        raise InputError(f"{engine.name} has no option for it", "fix.exchange")
-    if overlap == TwoBatches.name and not engine.two_batches.value:
-        raise InputError(f"{engine.name} has no option for it", "fix.overlap")
+    sends = engine.sends_on(device)
+    if exchange == SENT and not sends:
+        raise InputError(f"{engine.name} has no option for it on {device.name}", "fix.exchange")
+    if overlap == TwoBatches.name and not (engine.two_batches.value and sends):
+        raise InputError(f"{engine.name} has no option for it on {device.name}", "fix.overlap")
     if overlap == TwoBatches.name and exchange == GATHERED:
         raise InputError(f"two batches overlap exchange {SENT}, found {GATHERED}", "fix.overlap")
     drafts = question.fix.get("speculation")
@@ -71,6 +72,8 @@ def settings(question: ServingQuestion, fields: Mapping[str, Any]) -> list[dict[
     engine, fixed = _engine(question), question.fix
     if fields["data"] == 1 or fields["expert"] == 1 or not engine.sends_to_experts.value:
         return [{}]
+    if not engine.sends_on(question.cluster.device):
+        return [{"exchange": GATHERED}]
     values = (fixed["exchange"],) if "exchange" in fixed else (GATHERED, SENT)
     overlaps = (
         engine.two_batches.value and fields["power_cap_w"] is None and "overlap" not in question.policies
@@ -152,7 +155,8 @@ def drafting_shapes(table: Scores, order: Ints) -> Iterator[ReplicaShape]:
 def switch_words(question: ServingQuestion) -> list[str]:
     """Switches and heads that a search of the question varies, in words."""
     engine, heads = _engine(question), published_heads(question.model, question.engine)
-    spread = question.model.moe is not None and engine.sends_to_experts.value and question.devices > 1
+    sends = engine.sends_on(question.cluster.device)
+    spread = question.model.moe is not None and sends and question.devices > 1
     tried = {
         "exchange with experts": spread and "exchange" not in question.fix,
         "two-batch overlap": spread and engine.two_batches.value and "overlap" not in question.fix,

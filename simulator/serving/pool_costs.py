@@ -80,8 +80,9 @@ def pool_costs(question: PoolQuestion, tables: SharedTables | None) -> ReplicaCo
         InfeasibleError: the model does not fit a replica.
     """
     pool, options, engine, place = question.pool, question.options, question.engine, question.place
-    if pool.exchange == "deepep" and not engine.sends_to_experts.value:
-        raise InputError(f"{engine.name} has no option for it", f"{place}.exchange")
+    device = question.cluster.device
+    if pool.exchange == "deepep" and not engine.sends_on(device):
+        raise InputError(f"{engine.name} has no option for it on {device.name}", f"{place}.exchange")
     acting = [mechanism for mechanism in MECHANISMS if mechanism.acts(question)]
     keys = [mechanism.key for mechanism in acting]
     for mechanism in acting:

@@ -284,6 +284,11 @@ class Engine(Strict):
         """Whether the engine is known to run a kind of speculation."""
         return drafts in self.drafts.value.split()
 
+    def sends_on(self, device: Device) -> bool:
+        """Whether it can send tokens to the ranks of their experts on a device: DeepEP's kernels are CUDA's
+        (deepseek-ai/DeepEP, README: NVSHMEM)."""
+        return self.sends_to_experts.value and device.vendor == "nvidia"
+
     def has_encoder(self, family: str) -> bool:
         """Whether the engine runs decoders with an encoder of a family."""
         return self.encoders.value == "any" or family in self.encoders.value.split()

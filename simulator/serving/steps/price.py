@@ -269,7 +269,7 @@ class StepPrice:
             return None
         if pool.experts_cut <= engine.deepgemm_experts_tensor.value:
             return "padded"
-        sends = pool.exchange == "deepep" and engine.sends_to_experts.value and pool.expert > 1
+        sends = pool.exchange == "deepep" and engine.sends_on(self.cluster.device) and pool.expert > 1
         return "sent" if sends and pool.product_kernels is None else None
 
     @property
@@ -412,12 +412,13 @@ class StepPrice:
             largest_graph = self.graphs[-1] if len(self.graphs) else 0
             has_prompts = tokens > largest_graph * self.pool.data
             gathered = np.where(has_prompts, 2.0 * collective("all_reduce", size, ranks), gathered)
-        if self.pool.expert == 1 or self.pool.exchange == "all-gather":
+        deepep = self.engine.sends_on(self.cluster.device)
+        lacks = self.engine.sends_to_experts.value and not deepep
+        if self.pool.expert == 1 or self.pool.exchange == "all-gather" or lacks:
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
         sent = tokens / ranks * hit * wide
         dispatch = sent * (1.0 if peak_dtype(self.weights.experts) not in ("bf16", "fp16") else 2.0)
-        deepep = self.engine.sends_to_experts.value
         there = exchange_seconds(self.cluster, ranks, dispatch, deepep)
         both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent, deepep)
         return both if self.pool.exchange == "deepep" else np.minimum(gathered, both)

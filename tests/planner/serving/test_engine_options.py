@@ -8,9 +8,10 @@ import pytest
 
 import meshwright as mw
 from core.errors import InputError
+from hwmodels.cluster import clusters
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
-from planner.serving.engine_options import settings, with_settings
+from planner.serving.engine_options import check_switches, settings, with_settings
 from planner.serving.replica_cases import ReplicaCases
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -41,6 +42,15 @@ def test_settings_are_those_of_the_engine_the_plainest_first():
     assert told("vllm-0.19", overlap="two-batches") == every[2:]
     assert told("vllm-0.19", overlap="none") == every[:2]
     assert settings(question("vllm-0.19"), SPREAD | OTHERS | {"data": 1, "tensor": 8}) == [{}]
+
+
+def test_deepep_is_for_nvidias_devices():
+    asked = question("sglang-0.5.9")
+    there = replace(asked, cluster=clusters.get("mi355x-8"))
+    assert settings(there, SPREAD | OTHERS) == [{"exchange": "all-gather"}]
+    for fix in ({"exchange": "deepep"}, {"overlap": "two-batches"}):
+        with pytest.raises(InputError, match="mi355x"):
+            check_switches(replace(there, fix=SPREAD | fix))
 
 
 @pytest.mark.parametrize(

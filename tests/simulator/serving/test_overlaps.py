@@ -16,10 +16,10 @@ from simulator.serving.steps.step_arrays import StepArrays
 NOTHING = {"network": 1.0, "memory": 1.0, "exchange": 1.0}
 
 
-def setting(model: str = "llama3.1-8b", tensor: int = 4, **deployment):
+def setting(model: str = "llama3.1-8b", tensor: int = 4, cluster: str = "dgx-a100-80gb", **deployment):
     data = {
         "model": model,
-        "cluster": "dgx-a100-80gb",
+        "cluster": cluster,
         "workload": {
             "kind": "serving",
             "requests": 40,
@@ -165,3 +165,14 @@ def test_sglang_gathers_prompts_by_all_reduces_of_all_tokens():
 def test_an_engine_without_the_kernels_refuses_them():
     with pytest.raises(InputError, match="exchange"):
         setting(**EXPERTS, engine="tensorrt-llm-1.0", exchange="deepep")
+
+
+def test_experts_gather_where_the_kernels_do_not_run():
+    asked = {**EXPERTS, "engine": "sglang-0.5.9", "cluster": "mi300x-8"}
+    either, gathered = (
+        setting(**asked, exchange=one).pools[0].costs.steps.price for one in (None, "all-gather")
+    )
+    tokens = np.array([8.0, 8192.0])
+    assert either.exchange(tokens) == pytest.approx(gathered.exchange(tokens), rel=1e-12)
+    with pytest.raises(InputError, match="mi300x"):
+        setting(**asked, exchange="deepep")
