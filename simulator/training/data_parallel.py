@@ -146,9 +146,14 @@ class Passes:
         transfers and the longest forward passes. What is left of it rises with every pass. It did not when
         the longest passes were the windows: links also shorten those of stages that do not set the pace.
         """
-        ahead, behind = np.maximum(backward - forward, 0.0), np.maximum(forward - backward, 0.0)
-        longest = self.cycles * (ahead * self.forward + behind * self.backward)
-        return np.maximum(np.maximum(forward, backward) * (self.makespan - self.transfers) - longest, 0.0)
+        # In place: nine paths of 100,000 plans leave a cache.
+        ahead, seconds = backward - forward, np.maximum(forward, backward)
+        longest = np.where(ahead > 0, self.forward, -self.backward)
+        longest *= ahead
+        longest *= self.cycles
+        seconds *= self.makespan - self.transfers
+        seconds -= longest
+        return np.maximum(seconds, 0.0, out=seconds)
 
 
 def exposed_once(
