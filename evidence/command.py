@@ -64,6 +64,9 @@ def _add_argument(parser: ArgumentParser, parameter: Parameter, hint: Any) -> No
         settings |= {"required": not optional, "dest": parameter.name}
     elif optional or parameter.kind is VAR_POSITIONAL:
         settings["nargs"] = "*" if repeated else "?"
+        if not repeated:
+            # A suppressed default of a positional is a text, which its type would read.
+            settings["default"] = parameter.default
     elif repeated:
         settings["nargs"] = "+"
     if hint is bool:

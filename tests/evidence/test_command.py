@@ -32,6 +32,14 @@ def test_options_are_parsed_as_the_signature_says():
     assert vars(parser_of(files).parse_args(["x.csv", "--out", "z"])).keys() == {"first", "out"}
 
 
+def test_a_path_left_out_has_its_default():
+    def one(trace: Path | None = None, *, small: bool = False) -> None:
+        raise InputError(f"{trace} {small}")
+
+    assert vars(parser_of(one).parse_args(["--small"])) == {"trace": None, "small": True}
+    assert vars(parser_of(one).parse_args(["a.csv"])) == {"trace": Path("a.csv")}
+
+
 @pytest.mark.parametrize("line", ["x.csv", "-o z", "x -o z --kind c", "x -o z --every many", "x -o z --none"])
 def test_a_line_that_does_not_fit_ends_with_the_usage(line):
     with pytest.raises(SystemExit):
