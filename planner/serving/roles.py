@@ -21,6 +21,7 @@ from planner.serving.replica_cases import (
     MIXED,
     PREFILL,
     ROLES,
+    SAME_RUNG,
     ReplicaCases,
     best_of_group,
     largest_rate,
@@ -32,6 +33,8 @@ from simulator.serving.steady.steady import Steady
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+NEAR = 0.03
+"""Share of a largest rate within which limits of a step change places with the number of replicas."""
 NEVER = 1e9
 """Seconds that represent an infinite wait."""
 
@@ -102,7 +105,7 @@ def phases(
     keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
     _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.ravel()
-    rates = largest_rate(cases)
+    rates = _at_fewest(cases, largest_rate(cases), group)
     if progress:
         progress(0.75)
     best = own_limits(cases, rates, group, best_of_group(rates, group))
@@ -157,6 +160,34 @@ def phases(
         )
         for at in range(len(best))
     ]
+
+
+def _at_fewest(cases: ReplicaCases, rates: Array, group: Ints) -> Array:
+    """Largest rates by which limits are compared: of as few replicas as carry the rate asked for.
+
+    Only where the limits that are best for all replicas need another one; 0 of limits far below.
+
+    Args:
+        cases: cases of all groups, with the most replicas of each.
+        rates: their largest rates, shape (cases,).
+        group: group of each case.
+    """
+    question = cases.question
+    if question.rate is None or question.objective == "goodput":
+        return rates
+    best = best_of_group(rates, group)
+    most = rates[best][group]
+    fewest = np.ceil(question.rate / np.maximum(most, LEAST_RATE) * (1.0 - SAME_RUNG))
+    near = (rates > 0.0) & (rates >= most * (1.0 - NEAR)) & (fewest < cases.replicas)
+    if not near.any():
+        return rates
+    at_fewest = np.zeros(len(cases))
+    at_fewest[near] = largest_rate(cases[np.flatnonzero(near)].shared_by(fewest[near]))
+    carries = at_fewest * fewest >= question.rate * (1.0 - SAME_RUNG)
+    needed = np.zeros(len(best), bool)
+    needed[group[carries]] = True
+    needed &= ~carries[best]
+    return np.where(needed[group], at_fewest, rates)
 
 
 def figures_of(cases: ReplicaCases, load: Array, state: Steady) -> tuple[Array, Array, Array, Array]:

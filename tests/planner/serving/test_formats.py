@@ -28,6 +28,21 @@ def test_the_price_told_is_the_price_asked():
         assert mixed[0].usd_per_million == pytest.approx(variant.plan.usd_per_million, rel=1e-6)
 
 
+def test_limits_are_the_best_of_as_few_replicas_as_carry_the_rate():
+    """Two replicas carry it with steps of 8,192 tokens, and with the 2,048 that are best for four do not."""
+    model = {"model": "llama3.1-70b", "cluster": "dgx-b200", "gpus": 8, "isl": 2000, "osl": 300}
+    asked = {**NONE, **model, "ttft": 0.5, "tpot": 0.1, "engine": "vllm-0.11", "objective": "cost"}
+    fixed = {"tensor": 2, "data": 1, "pipeline": 1, "expert": 1, "weights": "bf16", "kv": "fp8"}
+
+    def limits(rate):
+        plans = search_serving(serving_question(None, {**asked, "rate": rate}, fixed, {}), 20).plans
+        (group,) = next(plan.groups for plan in plans if len(plan.groups) == 1)
+        return group.replicas, group.budget
+
+    assert limits(9.657) == (2, 8192)
+    assert limits(19.0) == (4, 2048)
+
+
 @pytest.mark.slow
 def test_narrower_kv_holds_more_of_repeated_prompts():
     """A layout's sequence limit, chosen for the checkpoint's KV, is no limit of a narrower one."""
