@@ -78,27 +78,27 @@ class GroupedTileWave(Strict):
     """Share of the bandwidth at which serving engines read weights."""
     engine_kernels: bool = False
     """Whether the table timed the kernels that engines run: `served_memory_efficiency` is not for them."""
+    hidden_start: bool = False
+    """Whether steps of servers hide the start, since kernels of a graph begin before those ahead end."""
 
     def served(self) -> "GroupedTileWave":
         """The layer as serving engines run it.
 
-        Start-up is part of the engine's time per layer, not of the kernels. Engines choose faster kernels
-        than some tables' for few tokens, launch them from a CUDA graph, and fuse routing with neighbouring
-        kernels: matrix units and feed stay as measured. Tables of the engine's own kernels stay whole.
+        Tables of the engine's own kernels, timed in CUDA graphs, stay whole with their start. Of others the
+        start is part of the engine's time per layer: engines choose faster kernels for few tokens, launch
+        them from a graph, and fuse routing with neighbouring kernels. Matrix units and feed stay as measured.
         """
+        starts = {"overhead_s": 0.0, "routing_overhead_s": 0.0, "expert_s": 0.0}
         if self.engine_kernels:
-            starts = {"overhead_s": 0.0, "routing_overhead_s": 0.0, "expert_s": 0.0}
-            return self.model_copy(update={**starts, "l2_gain": 0.0})
+            return self.model_copy(update={**(starts if self.hidden_start else {}), "l2_gain": 0.0})
         return self.model_copy(
             update={
-                "overhead_s": 0.0,
+                **starts,
                 "memory_efficiency": self.served_memory_efficiency,
                 "overlap_exponent": SERVED_OVERLAP,
                 "fixed_depth": min(self.fixed_depth, SERVED_FIXED_DEPTH),
                 "tile_spread": min(self.tile_spread, SERVED_TILE_SPREAD),
-                "routing_overhead_s": 0.0,
                 "routing_efficiency": max(self.routing_efficiency, SERVED_ROUTING),
-                "expert_s": 0.0,
                 "l2_gain": 0.0,
             }
         )
@@ -160,11 +160,10 @@ def uniform_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
     return experts * -np.expm1(tokens * np.log1p(-np.minimum(top_k / experts, 1.0 - 1e-12)))
 
 
-POPULARITY = 2.0
+POPULARITY = 1.0
 """Shape of the gamma distribution that experts' popularities follow on a server; infinite: all are equal.
-Derived from decode steps of nine models under vLLM, SGLang and TensorRT-LLM: with the time around kernels of
-steps of up to 8 tokens, those of 9 to 64 are off by +2.7 % with equal experts, -0.7 % with shape 2 and -3.6 %
-with shape 1 (medians)."""
+Derived from decode steps under vLLM, SGLang and TensorRT-LLM with the start of experts' kernels, by models
+left out: docs/accuracy/servers-fits.md."""
 
 
 def popular_hits(tokens: Array, top_k: Array, experts: Array) -> Array:

@@ -207,8 +207,8 @@ class Products(Kernels):
 
         Tokens choose experts at random, so the weights of E (1 - (1 - k/E)^tokens) experts are read, and of
         fewer where popularities differ; the busiest device counts. Kernels are those of
-        `GroupedTileWave.served`; token movement is included, start-up is not. `expert_layer_of` gives the
-        kernels of benchmark tables.
+        `GroupedTileWave.served`; token movement is included. `expert_layer_of` gives the kernels of
+        benchmark tables.
 
         Args:
             tokens: token positions over all devices of the expert group.
@@ -245,6 +245,12 @@ class Products(Kernels):
             np.clip(hits, 0.0, local),
         )
         return grouped_gemm.expert_layer_seconds(form, self._chip(dtype), layer)
+
+    def expert_start(self, dtype: str) -> float:
+        """Seconds of an expert layer's kernels beside its products without tokens, as engines' tables timed
+        them (choice, sort, gather, activation, scatter); 0 where none did."""
+        form = self._entry("grouped_gemm", dtype)[1].form.served()
+        return form.routing_overhead_s
 
     def times_experts(self, dtype: str) -> bool:
         """Whether expert layers of this format were timed here, in this library or the default one."""

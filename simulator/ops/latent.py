@@ -35,20 +35,22 @@ def latent_projections(rank: Rank) -> list[Op]:
         ops.extend(linear(rank, name, role, outputs, inputs, part="projections", **more))  # type: ignore[arg-type]
 
     if mla.q_lora_rank:
-        add("query_down", "down", mla.q_lora_rank, model.hidden, bias=bias, keeps=0.0)
+        joined = mla.kv_lora_rank + mla.qk_rope_head_dim if rank.how.joined_latents else 0
+        add("query_down", "down", mla.q_lora_rank + joined, model.hidden, bias=bias, keeps=0.0)
         add("query_up", "column", queries, mla.q_lora_rank, bias=False)
     else:
         add("query", "column", queries, model.hidden, bias=bias, keeps=0.0)
     if model.attention_gate:
         add("gate", "column", rank.heads * mla.v_head_dim, model.hidden, bias=False, keeps=0.0)
-    add(
-        "key_value_down",
-        "down",
-        mla.kv_lora_rank + mla.qk_rope_head_dim,
-        model.hidden,
-        bias=bias,
-        keeps=kept_inputs,
-    )
+    if not (mla.q_lora_rank and rank.how.joined_latents):
+        add(
+            "key_value_down",
+            "down",
+            mla.kv_lora_rank + mla.qk_rope_head_dim,
+            model.hidden,
+            bias=bias,
+            keeps=kept_inputs,
+        )
     expanded = rank.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
     tokens = _expanded_tokens(rank)
     if np.any(tokens > 0):

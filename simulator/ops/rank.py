@@ -90,6 +90,8 @@ class Implementation:
         whole_ends: whether every tensor-parallel rank computes the whole ends of the model.
         joins_residual: the residual sum is part of the norm that follows.
         fused_latent_rope: whether one kernel rotates latent attention's heads and joins their parts.
+        joined_latents: whether one product computes the latents of queries and of keys (vLLM deepseek_v2.py
+            fused_qkv_a_proj, SGLang fused_qkv_a_proj_with_mqa, TensorRT-LLM kv_a_proj_with_mqa).
         rotary: kernels of the rotary embedding (``elementwise.ROTARY``); empty: those of ``elementwise``.
         gated_activation: kernels of a gated MLP's activation (``elementwise.GATED``); empty: those of
             ``elementwise``.
@@ -155,6 +157,7 @@ class Implementation:
     whole_ends: bool = False
     joins_residual: bool = False
     fused_latent_rope: bool = True
+    joined_latents: bool = False
     rotary: Literal["", "halves"] = ""
     gated_activation: Literal["", "eager"] = ""
     swaps_batch: bool = False
@@ -208,7 +211,9 @@ class Implementation:
         return 1.0 if self.loop_launches else STREAMED
 
 
-SERVING = Implementation(joins_residual=True, appends=True, experts="fused-layer", dispatcher="replicated")
+SERVING = Implementation(
+    joins_residual=True, appends=True, experts="fused-layer", dispatcher="replicated", joined_latents=True
+)
 """Kernels that current serving engines share."""
 
 

@@ -61,6 +61,7 @@ def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool, sent: bool =
     weights = hits * 3.0 * layer.hidden * width
     seconds += EXPOSED_READ * weights / (SERVED_READ_SHARE * kernels.device.memory_bandwidth)
     seconds += kernels.memory_bound(ACTIVATION_BYTES * rows * width, "activation")
+    seconds += kernels.expert_start(layer.dtype)
     if sent:
         arrived = tokens * -np.expm1(layer.top_k * np.log1p(-1.0 / np.asarray(layer.expert_parallel)))
         copied_bytes = 3.0 * layer.hidden * (copies / layer.expert_parallel + arrived)

@@ -57,13 +57,13 @@ def test_random_routing_hits_all_experts_of_a_token_and_in_the_end_all():
 
 
 def test_experts_that_differ_in_popularity_are_hit_less_until_all_are():
-    tokens, experts = np.array([1.0, 16.0, 64.0, 1e6]), np.array(128.0)
+    tokens, experts = np.array([1.0, 16.0, 64.0, 1e9]), np.array(128.0)
     popular = grouped_gemm.popular_hits(tokens, np.array(8.0), experts)
     uniform = grouped_gemm.uniform_hits(tokens, np.array(8.0), experts)
     assert popular[0] == 8.0 and popular[-1] == pytest.approx(128.0)
     assert np.all(popular[1:3] < uniform[1:3])
-    # A gamma of shape 2: 1 - 1 / (1 + 1 / 2)^2 of the experts at one copy each.
-    assert popular[1] == pytest.approx(128 * 5 / 9)
+    # A gamma of shape 1: 1 - 1 / (1 + 1) of the experts at one copy each.
+    assert popular[1] == pytest.approx(128 / 2)
     assert grouped_gemm.popular_hits(np.array(1.0), np.array(2.0), np.array(2.0)) == pytest.approx(2.0)
 
 
@@ -130,11 +130,21 @@ def test_no_layer_of_an_engine_beats_memory_or_matrix_units(name, library, dtype
         assert np.all(seconds < 20.0 * np.hypot(read, computed))
 
 
-def test_start_up_of_an_engines_layer_is_left_to_the_engine():
-    form = devices.get("h100-sxm").kernels.calibration.libraries["vllm"].grouped_gemm["bf16"].form
-    served = form.served()
-    assert served.routing_overhead_s == served.overhead_s == 0.0 < form.routing_overhead_s
-    assert served.memory_efficiency == form.memory_efficiency
+def test_an_engines_own_layer_starts_as_its_table_says_and_others_with_the_engine():
+    kernels = devices.get("h100-sxm").kernels.calibration
+    form = kernels.libraries["vllm"].grouped_gemm["bf16"].form
+    hidden, other = form.model_copy(update={"hidden_start": True}), kernels.grouped_gemm["bf16"].form
+    assert form.served().routing_overhead_s == form.routing_overhead_s > 0.0 < form.served().overhead_s
+    for served in (hidden.served(), other.served()):
+        assert served.routing_overhead_s == served.overhead_s == 0.0
+    assert hidden.served().memory_efficiency == form.served().memory_efficiency == form.memory_efficiency
+
+
+def test_the_start_of_experts_in_another_kernel_is_that_of_the_engines_table():
+    kernels = devices.get("h200-sxm").kernels
+    table = kernels.calibration.libraries["vllm"].grouped_gemm["fp8_block"].form
+    assert kernels.using("vllm").expert_start("fp8_block") == table.routing_overhead_s
+    assert kernels.expert_start("fp8_block") == 0.0
 
 
 def layers(tokens, experts, width=1536):
