@@ -23,7 +23,7 @@ from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.workload.arrivals.poisson import Poisson
 
-ASKED = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "isl": 800, "osl": 100}
+ASKED = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 100}
 TARGETS = {"ttft": 0.5, "tpot": 0.03, "engine": "vllm"}
 
 
