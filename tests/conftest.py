@@ -79,8 +79,8 @@ def pytest_collection_finish() -> None:
 TRACED_S = 0.2
 """CPU seconds from its start for which coverage traces a test, as tracing takes 2.2 times as long. What a
 command prints comes at its end: tests of `meshwright` are traced whole."""
-TRACED_CASES, EVERY = 2, 4
-"""Coverage traces the first cases of a test function and every fourth of the others: cases of one function
+TRACED_CASES, EVERY = 2, 2
+"""Coverage traces the first cases of a test function and every second of the others: cases of one function
 run the same lines."""
 TRACED = pytest.StashKey[bool]()
 

@@ -176,13 +176,13 @@ def _at_fewest(cases: ReplicaCases, rates: Array, group: Ints) -> Array:
     if question.rate is None or question.objective == "goodput":
         return rates
     best = best_of_group(rates, group)
-    most = rates[best][group]
-    fewest = np.ceil(question.rate / np.maximum(most, LEAST_RATE) * (1.0 - SAME_RUNG))
-    near = (rates > 0.0) & (rates >= most * (1.0 - NEAR)) & (fewest < cases.replicas)
-    if not near.any():
+    largest = rates[best][group]
+    fewest = np.ceil(question.rate / np.maximum(largest, LEAST_RATE) * (1.0 - SAME_RUNG))
+    close = (rates > 0.0) & (rates >= largest * (1.0 - NEAR)) & (fewest < cases.replicas)
+    if not close.any():
         return rates
     at_fewest = np.zeros(len(cases))
-    at_fewest[near] = largest_rate(cases[np.flatnonzero(near)].shared_by(fewest[near]))
+    at_fewest[close] = largest_rate(cases[np.flatnonzero(close)].shared_by(fewest[close]))
     carries = at_fewest * fewest >= question.rate * (1.0 - SAME_RUNG)
     needed = np.zeros(len(best), bool)
     needed[group[carries]] = True

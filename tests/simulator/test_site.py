@@ -132,7 +132,7 @@ def test_measured_peaks_correct_the_memory(make_setting):
     peak = float(memory(setting, plans, step.stages, step.parameters).peak[0])
     time = float(step.time[0])
     few, many = (
-        learn_site([MeasuredStep("run", setting, PLAN, time, 1.2 * peak)] * count) for count in (3, 12)
+        learn_site([MeasuredStep("run", setting, PLAN, time, 1.2 * peak)] * count) for count in (3, 40)
     )
     assert 1.1 < few.site.memory.factor < many.site.memory.factor
     assert many.site.memory.factor == pytest.approx(1.2, abs=0.02)
