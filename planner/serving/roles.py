@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NEAR = 0.03
-"""Share of a largest rate within which limits of a step change places with the number of replicas."""
+"""Share of a largest rate within which limits change places with the number of replicas (assumed)."""
 NEVER = 1e9
 """Seconds that represent an infinite wait."""
 

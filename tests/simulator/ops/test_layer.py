@@ -91,6 +91,17 @@ def test_a_chunk_over_its_context_and_the_chunks_before_it_are_the_prompt():
     assert sum(total(ops, "flops") for ops in chunks) == pytest.approx(total(whole, "flops"))
 
 
+@pytest.mark.parametrize(("name", "fewer"), [("deepseek-v3", 1), ("deepseek-v2-lite", 0)])
+def test_latents_of_queries_and_keys_are_one_product_that_computes_both(name, fewer):
+    """DeepSeek-V2-Lite's queries have no latent, so nothing is joined."""
+    model, batch = models.get(name), Batch.decode(1, 4096)
+    joined, apart = (
+        layer(Rank(model, batch, how=replace(SERVING, joined_latents=joins))) for joins in (True, False)
+    )
+    assert len(apart) - len(joined) == fewer
+    assert total(joined, "flops") == pytest.approx(total(apart, "flops"))
+
+
 def test_decoding_one_token_computes_what_a_prompts_last_token_does():
     model = models.get("qwen3-32b")
     batch = Batch.prefill(1, 1, 4096), Batch.decode(1, 4096)
