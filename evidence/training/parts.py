@@ -17,6 +17,7 @@ from core.loading import Strict, build
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 from meshwright.validation.rows import PublishedRow, matches, read_rows
+from simulator.frameworks.code_bases import code_base
 from simulator.lengths import AnyLengths
 
 SOURCES_FILE = Path(__file__).with_name("sources.yaml")
@@ -216,6 +217,10 @@ def _is_wide(case: TrainingCase) -> bool:
     return case.precision in ("fp16", "bf16")
 
 
+def _trainer(case: TrainingCase) -> str:
+    return code_base(case.setting.framework.name)
+
+
 CLASSES: dict[str, Callable[[TrainingCase], bool]] = {
     "dense, 16 bits": lambda case: _is_dense(case) and _is_wide(case),
     "dense, 8 and 4 bits": lambda case: _is_dense(case) and not _is_wide(case),
@@ -224,6 +229,9 @@ CLASSES: dict[str, Callable[[TrainingCase], bool]] = {
     "AMD": _is_amd,
     "32K tokens and more": lambda case: case.setting.training.seq_len >= LONG,
     "above 4,096 GPUs": lambda case: case.setting.cluster.devices > MANY,
+    "adapters": lambda case: case.setting.training.adapter is not None,
+    "GH200": lambda case: case.setting.cluster.device.name.startswith("gh200"),
+    "experts under torchtitan": lambda case: case.experts and _trainer(case) == "torchtitan",
     "all": lambda case: True,
 }
 """Classes of runs; the first five divide all runs."""
